@@ -1,0 +1,48 @@
+"""What can go wrong that a user can act on. Every error names its cause and the remedy."""
+
+from __future__ import annotations
+
+
+class WatersmeetError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+    def __init__(self, cause: str, *, remedy: str) -> None:
+        super().__init__(f"{cause} {remedy}")
+        self.cause = cause
+        self.remedy = remedy
+
+
+class InvalidArgument(WatersmeetError, ValueError):
+    """An argument cannot mean anything; found before any row is read."""
+
+
+class SchemaError(WatersmeetError):
+    """Columns or their types do not fit the join."""
+
+
+class MemoryTooSmall(WatersmeetError):
+    """The join cannot run, or cannot go on, inside the memory it was given."""
+
+
+class SpillError(WatersmeetError):
+    """The spill directory cannot be used: unwritable, full, or gone."""
+
+
+class SpillCorrupted(SpillError):
+    """A spilled block is not what was written. No row of it has been used."""
+
+
+class StateError(WatersmeetError):
+    """A saved state does not fit the operator that should be restored from it."""
+
+
+class SourceFailed(WatersmeetError):
+    """An input raised. `__cause__` is its own error; the counts say how far the join had come."""
+
+    def __init__(
+        self, cause: str, *, remedy: str, side: str, rows_read: tuple[int, int], rows_out: int
+    ) -> None:
+        super().__init__(cause, remedy=remedy)
+        self.side = side
+        self.rows_read = rows_read
+        self.rows_out = rows_out

@@ -1,0 +1,75 @@
+"""Rows by address: matches say where rows are, and one place copies them out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.model import Side
+
+Index = NDArray[np.int64]
+
+
+class RowSource(Protocol):
+    """Rows that can be copied out by position: a batch, a spilled block, a table in memory."""
+
+    def take(self, column: int, index: Index) -> pa.Array:
+        """The values of one column at these positions."""
+        ...
+
+    def key_buffers(self, column: int) -> KeyBuffers:
+        """The raw bytes of one column of fixed or variable width, without a copy."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBuffers:
+    """One column's bytes. `offsets` is empty for a column of fixed `width`."""
+
+    data: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    source: RowSource
+    index: Index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+class Stage(StrEnum):
+    """Where in the algorithm a result was found (RPJ, Figure 3)."""
+
+    MM = "mm"
+    MD = "md"
+    DD = "dd"
+    CLEANUP = "cleanup"
+    UNMATCHED = "unmatched"
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Result rows as addresses: `left[i]` goes with `right[i]`.
+
+    A missing side is a row without a partner (outer and anti joins) or one whose partner does not
+    matter (semi joins). The addresses hold until the generator that yielded them is advanced.
+    """
+
+    left: Rows | None
+    right: Rows | None
+    stage: Stage
+
+    def __len__(self) -> int:
+        rows = self.left if self.left is not None else self.right
+        return 0 if rows is None else len(rows)
+
+    def of(self, side: Side) -> Rows | None:
+        return self.left if side is Side.LEFT else self.right
