@@ -1,0 +1,69 @@
+# What people and CI type. Every target does its own set-up; `make` alone lists them.
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+# Empty: scripts/setup.sh looks for one. Or say it: make setup PYTHON=python3.12
+PYTHON ?=
+# Where the figures and tables of `make reproduce` go.
+OUT    ?= reproduction
+SCALE  ?= 1.0
+# More for pytest, as in: make test ARGS="-k spill -x"
+ARGS   ?=
+
+INSTALLED := $(VENV)/.installed
+COMPILED  := $(VENV)/.compiled
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow check format bench reproduce lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(COMPILED) ## make .venv from the lock, compile the kernels, find or provide Java
+
+$(INSTALLED): pyproject.toml requirements.lock scripts/setup.sh
+	@PYTHON="$(PYTHON)" scripts/setup.sh $(VENV)
+	@touch $@
+
+# Apart from the installation, because editing a kernel should not call pip.
+$(COMPILED): $(INSTALLED) $(wildcard src/watersmeet/kernels/*.py)
+	@$(BIN)/python -m watersmeet.kernels
+	@$(BIN)/python -m watersmeet.spark.java
+	@touch $@
+
+demo: setup ## a join that answers while one of its inputs stalls
+	@$(BIN)/watersmeet demo
+
+test: setup ## all tests but the slow ones
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-slow: setup ## the tests that take minutes
+	@$(BIN)/python -m pytest -m slow $(ARGS)
+
+check: setup ## lint, format, types, layers
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: setup ## put the sources into the form `make check` asks for
+	@$(BIN)/ruff check --fix-only --quiet
+	@$(BIN)/ruff format
+
+bench: setup ## the table of speeds and sizes, with other engines beside it
+	@$(BIN)/python benchmarks/run.py
+
+reproduce: setup ## the papers' figures and claims, at full scale (SCALE=0.1 for a look)
+	@$(BIN)/watersmeet reproduce rpj --scale $(SCALE) --out $(OUT)
+
+# Not uv.lock: that form names the registry each file came from, and pip cannot read it.
+lock: ## resolve pyproject.toml again into requirements.lock
+	@command -v uv >/dev/null || test -x $(VENV)/uv/bin/uv || { \
+	    $(BIN)/python -m venv $(VENV)/uv && $(VENV)/uv/bin/pip install --quiet uv; }
+	@PATH="$$PATH:$(CURDIR)/$(VENV)/uv/bin" uv pip compile -q --universal --generate-hashes \
+	    --no-emit-index-url --no-header --python-version 3.11 --extra plots --extra spark \
+	    --group test --group check --group bench pyproject.toml -o requirements.lock
+
+clean: ## remove everything that can be made again
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

