@@ -1,0 +1,1 @@
+"""How fast and how small the joins are, beside engines that do the same work."""

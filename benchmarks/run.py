@@ -1,0 +1,67 @@
+"""Runs the benchmarks, prints their tables, and writes them to benchmarks/results/.
+
+make bench
+python benchmarks/run.py --quick
+python benchmarks/run.py --only symmetric --only memory
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    # Run as a file, Python looks for modules beside it; `benchmarks` is found one folder up.
+    sys.path[0] = str(ROOT)
+
+BENCHMARKS = ("symmetric", "spilling", "strings", "scaling", "memory")
+
+
+def main() -> int:
+    options = _options()
+    # Not before the path is right.
+    from benchmarks import machine, report
+    from benchmarks.cases import Places
+
+    scratch = options.scratch.resolve()
+    scratch.mkdir(parents=True, exist_ok=True)
+    busy = machine.load()
+    if busy > 0.5:
+        print(f"Load is {busy:.1f}: other work will show in the figures.", file=sys.stderr)
+    sections = []
+    try:
+        for name in options.only or BENCHMARKS:
+            print(f"{name}:", file=sys.stderr)
+            module = import_module(f"benchmarks.{name}")
+            sections.append(module.run(Places(scratch=scratch), quick=options.quick))
+            shutil.rmtree(scratch / "inputs", ignore_errors=True)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    about = {**machine.describe(), "load at start": f"{busy:.1f}"}
+    print(report.write(sections, about, folder=options.results))
+    broken = [line for section in sections for line in section.measured.broken()]
+    for line in broken:
+        print(line, file=sys.stderr)
+    return 1 if broken else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--quick", action="store_true", help="small inputs, few repetitions")
+    parser.add_argument("--only", action="append", choices=BENCHMARKS, metavar="NAME")
+    parser.add_argument(
+        "--scratch",
+        type=Path,
+        default=ROOT / "build" / "bench",
+        help="input files and spilled rows; should be a local disk, not a RAM disk",
+    )
+    parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Whether the cost of a row stays the same as inputs grow.
+
+Keys are uniform over as many values as a side has rows, so results grow with the rows. SHJ holds
+everything in memory; RPJ has memory for a tenth of the input at every size.
+"""
+
+from __future__ import annotations
+
+from benchmarks.cases import Case, Claim, Input, Places
+from benchmarks.measured import Measured, measure_all
+from benchmarks.report import Row, Section, times
+
+MILLIONS = (1, 2, 5, 10, 20)  # rows of both sides together
+SHARE = 0.1
+
+
+def cases(*, quick: bool) -> list[Case]:
+    listed = []
+    for millions in MILLIONS[:3] if quick else MILLIONS:
+        rows = millions * 500_000
+        given = Input(rows=rows, distinct=rows)
+        listed += [
+            Case(
+                name=f"shj operator, {millions} M",
+                engine="operator",
+                input=given,
+                algorithm="shj",
+            ),
+            Case(name=f"Arrow, {millions} M", engine="arrow", input=given),
+            Case(
+                name=f"rpj local.join, {millions} M",
+                engine="local",
+                input=given,
+                source="parquet",
+                algorithm="rpj",
+                memory=int(given.total_bytes * SHARE),
+                cores=2,
+            ),
+        ]
+    return listed
+
+
+def run(places: Places, *, quick: bool) -> Section:
+    measured = measure_all(cases(quick=quick), places, repeats=1 if quick else 3)
+    engines = ("shj operator", "rpj local.join", "Arrow")
+    return Section(
+        name="scaling",
+        title="Cost per row as inputs grow",
+        note="Nanoseconds per input row, by rows of both sides together. SHJ and Arrow in memory "
+        "on one core, RPJ from Parquet on two cores with memory for a tenth of the input.",
+        rows=[_row(measured, engine) for engine in engines],
+        claims=[_claim(measured, engine) for engine in engines[:2]],
+        measured=measured,
+    )
+
+
+def _nanoseconds(measured: Measured, engine: str) -> dict[str, float]:
+    """Per size in ascending order."""
+    mine = [name for name in measured.cases if name.startswith(engine + ",")]
+    return {name.split(", ")[1]: 1e9 / measured.best(name).rows_per_second for name in mine}
+
+
+def _growth(measured: Measured, engine: str) -> float:
+    """From the smallest input to the most expensive one: a dip at the end hides nothing."""
+    costs = list(_nanoseconds(measured, engine).values())
+    return max(costs) / costs[0]
+
+
+def _row(measured: Measured, engine: str) -> Row:
+    names = [name for name in measured.cases if name.startswith(engine + ",")]
+    return {
+        "engine": engine,
+        **{size: f"{cost:.0f} ns" for size, cost in _nanoseconds(measured, engine).items()},
+        "growth": times(_growth(measured, engine)),
+        "result": ", ".join(sorted({measured.verdict(name) for name in names})),
+    }
+
+
+def _claim(measured: Measured, engine: str) -> Claim:
+    growth = _growth(measured, engine)
+    names = [name for name in measured.cases if name.startswith(engine + ",")]
+    sizes = [name.split(", ")[1] for name in names]
+    return Claim(
+        claim=f"Cost per row from {sizes[0]} to {sizes[-1]} rows, {engine}",
+        target="grows by less than 1.5x, exact",
+        measured=times(growth),
+        holds=growth < 1.5 and all(measured.exact(name) for name in names),
+    )
