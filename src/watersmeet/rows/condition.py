@@ -1,0 +1,139 @@
+"""A filter that is part of ON: a pair that fails it is no match, and null counts as failing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.acero as acero
+import pyarrow.compute as pc
+
+from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.rows.address import Rows
+from watersmeet.rows.leaves import Mask
+from watersmeet.rows.output import OutputColumn
+
+Predicate = Callable[[pa.RecordBatch], pa.Array]
+ConditionLike = pc.Expression | Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A predicate on joined pairs, and the columns it is shown."""
+
+    predicate: ConditionLike
+    columns: tuple[OutputColumn, ...]
+    schema: pa.Schema
+
+    @classmethod
+    def resolve(cls, predicate: ConditionLike, columns: Sequence[OutputColumn]) -> Condition:
+        """Check an expression against the columns of a pair; keep only the columns it names."""
+        schema = pa.schema([column.field for column in columns])
+        if isinstance(predicate, pc.Expression):
+            kind = _bind(predicate, schema)
+            if not pa.types.is_boolean(kind):
+                raise SchemaError(
+                    f"The condition {predicate} is of type {kind}, not boolean.",
+                    remedy="Compare its value with something.",
+                )
+            used = _used(predicate, schema)
+            columns = [column for column in columns if column.field.name in used]
+            schema = pa.schema([column.field for column in columns])
+        elif not callable(predicate):
+            raise InvalidArgument(
+                f"condition={predicate!r} is no filter.",
+                remedy="Give a pyarrow.compute expression or a function of a record batch.",
+            )
+        return cls(predicate, tuple(columns), schema)
+
+    def holds(self, left: Rows, right: Rows) -> Mask:
+        gathered = [column.gather(left, right, len(left)) for column in self.columns]
+        if isinstance(self.predicate, pc.Expression):
+            return _evaluate(self.predicate, gathered, self.schema, len(left))
+        batch = pa.RecordBatch.from_arrays(gathered, schema=self.schema)
+        return self._checked(self.predicate(batch), len(left))
+
+    def _checked(self, answer: object, rows: int) -> Mask:
+        if isinstance(answer, pa.ChunkedArray):
+            answer = answer.combine_chunks()
+        if not isinstance(answer, pa.Array):
+            answer = pa.array(answer)
+        if not pa.types.is_boolean(answer.type) or len(answer) != rows:
+            raise InvalidArgument(
+                f"The condition returned {len(answer)} values of type {answer.type} "
+                f"for {rows} pairs.",
+                remedy="Return one boolean for each row of the batch.",
+            )
+        return _as_mask(answer)
+
+
+def _as_mask(answer: pa.Array) -> Mask:
+    if answer.null_count:
+        answer = answer.fill_null(False)
+    mask: Mask = answer.to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _evaluate(
+    expression: pc.Expression, columns: Sequence[pa.Array], schema: pa.Schema, rows: int
+) -> Mask:
+    if not columns:
+        # An expression without columns has one value; Acero needs a row to compute it on.
+        schema, columns = pa.schema([("row", pa.bool_())]), [pa.nulls(rows, pa.bool_())]
+    table = pa.Table.from_arrays(list(columns), schema=schema)
+    answer = _project(expression, table).column(0).combine_chunks()
+    mask = _as_mask(answer)
+    return mask if len(mask) == rows else np.zeros(rows, np.bool_)
+
+
+def _project(expression: pc.Expression, table: pa.Table) -> pa.Table:
+    plan = acero.Declaration.from_sequence(
+        [
+            acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
+            acero.Declaration("project", acero.ProjectNodeOptions([expression], ["holds"])),
+        ]
+    )
+    return plan.to_table(use_threads=False)
+
+
+def _bind(expression: pc.Expression, schema: pa.Schema) -> pa.DataType:
+    """The type of the expression's value, if the schema has the columns it names."""
+    try:
+        return _project(expression, schema.empty_table()).schema.field(0).type
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
+        raise SchemaError(
+            f"The condition {expression} does not fit the joined columns "
+            f"{', '.join(schema.names)}: {error}.",
+            remedy="Use the output's column names, suffixes included, and comparable types.",
+        ) from error
+
+
+def _used(expression: pc.Expression, schema: pa.Schema) -> set[str]:
+    """The columns without which the expression cannot be computed.
+
+    Expressions do not list their fields, so columns are hidden, half of them at a time, to see
+    whether the expression still binds. Positions would shift, so those need every column.
+    """
+    if "FieldPath(" in str(expression):
+        return set(schema.names)
+
+    def needed(names: list[str], others: list[str]) -> set[str]:
+        if not names or _binds(expression, [schema.field(name) for name in others]):
+            return set()
+        if len(names) == 1:
+            return set(names)
+        half = len(names) // 2
+        first, second = names[:half], names[half:]
+        return needed(first, others + second) | needed(second, others + first)
+
+    return needed(schema.names, [])
+
+
+def _binds(expression: pc.Expression, fields: list[pa.Field]) -> bool:
+    try:
+        _bind(expression, pa.schema(fields))
+    except SchemaError:
+        return False
+    return True

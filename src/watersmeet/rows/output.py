@@ -1,0 +1,109 @@
+"""Which columns a joined row has, what they are called, and where their values come from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.errors import SchemaError
+from watersmeet.model import JoinType, Side
+from watersmeet.rows.address import Rows
+from watersmeet.rows.types import converted
+
+Schemas = tuple[pa.Schema, pa.Schema]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputColumn:
+    """One output field, and its position in the inputs that can supply it, best first.
+
+    Only a key of a full join has two suppliers: the row's other side stands in for a missing one.
+    """
+
+    field: pa.Field
+    suppliers: tuple[tuple[Side, int], ...]
+    cast: bool
+
+    def gather(self, left: Rows | None, right: Rows | None, count: int) -> pa.Array:
+        for side, column in self.suppliers:
+            rows = left if side is Side.LEFT else right
+            if rows is not None:
+                values = rows.source.take(column, rows.index)
+                return self._converted(values) if self.cast else values
+        return pa.nulls(count, self.field.type)
+
+    def _converted(self, values: pa.Array) -> pa.Array:
+        try:
+            return converted(values, self.field.type)
+        except pa.ArrowInvalid as error:
+            raise SchemaError(
+                f"A value of key column {self.field.name!r} does not fit {self.field.type}, "
+                f"the type both sides share in the output: {error}.",
+                remedy="Cast both key columns to one type before the join.",
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """Names of two key columns and the type they are compared in. Equal names: SQL's USING."""
+
+    left: str
+    right: str
+    kind: pa.DataType
+
+    @property
+    def shared(self) -> bool:
+        return self.left == self.right
+
+
+def output_columns(
+    schemas: Schemas, keys: Sequence[KeyPair], how: JoinType, *, suffixes: tuple[str, str]
+) -> tuple[OutputColumn, ...]:
+    """Spark's order: shared keys, then the left side's other columns, then the right side's."""
+    shared = [key for key in keys if key.shared]
+    once = {key.left for key in shared}
+    columns = [_shared_key(schemas, key, how) for key in shared]
+    others = {side: [f for f in schemas[side] if f.name not in once] for side in Side}
+    if how.emits_pairs:
+        clashes = {f.name for f in others[Side.LEFT]} & {f.name for f in others[Side.RIGHT]}
+    else:
+        clashes, others[Side.RIGHT] = set(), []
+    for side in Side:
+        for field in others[side]:
+            name = field.name + suffixes[side] if field.name in clashes else field.name
+            nullable = field.nullable or _can_miss(side, how)
+            supplier = (side, schemas[side].get_field_index(field.name))
+            renamed = field.with_name(name).with_nullable(nullable)
+            columns.append(OutputColumn(renamed, (supplier,), cast=False))
+    _check_unique([column.field.name for column in columns], suffixes)
+    return tuple(columns)
+
+
+def _can_miss(side: Side, how: JoinType) -> bool:
+    """Whether an output row can lack its part from `side`."""
+    return how.emits_pairs and how.keeps_unmatched(side.other)
+
+
+def _shared_key(schemas: Schemas, key: KeyPair, how: JoinType) -> OutputColumn:
+    left, right = (schema.field(key.left) for schema in schemas)
+    places = [(side, schemas[side].get_field_index(key.left)) for side in Side]
+    if how is JoinType.RIGHT:
+        return OutputColumn(right, (places[Side.RIGHT],), cast=False)
+    if how is not JoinType.FULL:
+        return OutputColumn(left, (places[Side.LEFT],), cast=False)
+    kind = left.type if left.type == right.type else key.kind
+    field = pa.field(key.left, kind, True, metadata=left.metadata)
+    return OutputColumn(field, tuple(places), cast=left.type != right.type)
+
+
+def _check_unique(names: list[str], suffixes: tuple[str, str]) -> None:
+    repeated = sorted(name for name, count in Counter(names).items() if count > 1)
+    if repeated:
+        raise SchemaError(
+            f"The output would have several columns named {', '.join(map(repr, repeated))} "
+            f"with suffixes={suffixes!r}.",
+            remedy="Rename them in one input, or choose other suffixes.",
+        )

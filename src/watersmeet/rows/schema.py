@@ -1,0 +1,236 @@
+"""What a join's inputs and output look like: keys resolved once, applied to every batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.model import JoinType, Side
+from watersmeet.rows.address import Matches, Rows
+from watersmeet.rows.condition import Condition, ConditionLike
+from watersmeet.rows.keys import KeyCodec, KeyColumn, Rehash, codec_for, equal_keys
+from watersmeet.rows.leaves import Mask
+from watersmeet.rows.output import KeyPair, OutputColumn, Schemas, output_columns
+from watersmeet.rows.types import comparison_type
+
+On = str | Sequence[str | tuple[str, str]] | Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedRows:
+    """Rows ready for an operator: a row whose `valid` is false has a null key, which matches
+    nothing. `valid` is None when every row has a key."""
+
+    hashes: NDArray[np.uint64]
+    valid: Mask | None
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSchema:
+    """Two inputs, how their keys are compared, and the output they make together.
+
+    Two rows match when both are valid, their hashes are equal and `verify` does not refuse them.
+    """
+
+    left: pa.Schema
+    right: pa.Schema
+    how: JoinType
+    output: pa.Schema
+    keys: tuple[KeyPair, ...]
+    codec: KeyCodec
+    columns: tuple[OutputColumn, ...]
+    condition: Condition | None
+
+    @classmethod
+    def resolve(
+        cls,
+        left: pa.Schema,
+        right: pa.Schema,
+        on: On,
+        how: JoinType | str = JoinType.INNER,
+        *,
+        suffixes: tuple[str, str] = ("", "_right"),
+        condition: ConditionLike | None = None,
+        rehash: Rehash | None = None,
+    ) -> JoinSchema:
+        """Find everything that can be wrong with a join before a row is read.
+
+        `on` is a column name, a list of names, a list of (left, right) pairs or a dict
+        {left: right}. Two keys of one name are one output column, as in SQL's USING.
+        `condition` sees the output's column names; for semi and anti joins, those that an
+        inner join would have. `rehash` replaces hashes, for tests that need collisions.
+
+        >>> orders = pa.schema({"id": pa.int64(), "total": pa.float64()})
+        >>> items = pa.schema({"id": pa.int64(), "total": pa.float64()})
+        >>> JoinSchema.resolve(orders, items, "id").output.names
+        ['id', 'total', 'total_right']
+        """
+        how = JoinType.parse(how)
+        schemas = (left.remove_metadata(), right.remove_metadata())
+        for side in Side:
+            _check_distinct(schemas[side], side)
+        keys = tuple(_key_pair(schemas, *names) for names in _pairs(on))
+        positions = [
+            KeyColumn(left.get_field_index(key.left), right.get_field_index(key.right), key.kind)
+            for key in keys
+        ]
+        columns = output_columns(schemas, keys, how, suffixes=suffixes)
+        resolved = None
+        if condition is not None:
+            shape = how if how.emits_pairs else JoinType.INNER
+            pair = output_columns(schemas, keys, shape, suffixes=suffixes)
+            resolved = Condition.resolve(condition, pair)
+        return cls(
+            left=schemas[Side.LEFT],
+            right=schemas[Side.RIGHT],
+            how=how,
+            output=pa.schema([column.field for column in columns]),
+            keys=keys,
+            codec=codec_for(positions, schemas, rehash=rehash),
+            columns=columns,
+            condition=resolved,
+        )
+
+    def of(self, side: Side) -> pa.Schema:
+        return self.left if side is Side.LEFT else self.right
+
+    def stored(self, side: Side) -> pa.Schema:
+        """What must be kept of each row: its columns, and the exact key where it is hidden."""
+        schema = self.of(side)
+        if self.codec.hidden is None:
+            return schema
+        name = "__key"
+        while name in schema.names:
+            name = "_" + name
+        return schema.append(pa.field(name, self.codec.hidden, nullable=False))
+
+    def encode(self, side: Side, batch: pa.RecordBatch) -> EncodedRows:
+        """Hash the keys of a batch; the rows that come back have the schema `stored(side)`."""
+        batch = self._conforming(side, batch)
+        encoded = self.codec.encode(side, batch)
+        if encoded.hidden is not None:
+            columns = [*batch.columns, encoded.hidden]
+            batch = pa.RecordBatch.from_arrays(columns, schema=self.stored(side))
+        return EncodedRows(encoded.hashes, encoded.valid, batch)
+
+    def verify(self, left: Rows, right: Rows) -> Mask | None:
+        """Which pairs of equal hash are matches; None when hashes alone decide."""
+        mask = self._equal(left, right)
+        if self.condition is None or not len(left):
+            return mask
+        if mask is None or mask.all():
+            return self.condition.holds(left, right)
+        # The condition is computed for true pairs only: for others it could fail.
+        chosen = np.flatnonzero(mask)
+        mask[chosen] = self.condition.holds(
+            Rows(left.source, left.index[chosen]), Rows(right.source, right.index[chosen])
+        )
+        return mask
+
+    def materialise(self, matches: Matches) -> pa.RecordBatch:
+        """Copy the matched rows out; a missing side becomes nulls."""
+        left, right, count = matches.left, matches.right, len(matches)
+        arrays = [column.gather(left, right, count) for column in self.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.output)
+
+    def _equal(self, left: Rows, right: Rows) -> Mask | None:
+        places = [self._exact_key(side) for side in Side]
+        if places[Side.LEFT] is None or places[Side.RIGHT] is None:
+            return None
+        return equal_keys(left, places[Side.LEFT], right, places[Side.RIGHT])
+
+    def _exact_key(self, side: Side) -> int | None:
+        """The stored column that holds the exact key, or None when the hash is exact."""
+        if self.codec.hidden is not None:
+            return len(self.of(side))
+        return self.codec.payload(side)
+
+    def _conforming(self, side: Side, batch: pa.RecordBatch) -> pa.RecordBatch:
+        declared = self.of(side)
+        if batch.schema.equals(declared):
+            return batch
+        differences = _differences(declared, batch)
+        if differences:
+            raise SchemaError(
+                f"A batch of the {side.name.lower()} input differs from its schema: "
+                f"{'; '.join(differences)}.",
+                remedy="Give every batch of an input the same columns, in the same order.",
+            )
+        return pa.RecordBatch.from_arrays(batch.columns, schema=declared)
+
+
+def _pairs(on: On) -> list[tuple[str, str]]:
+    """The names of the key columns, left and right, from any way to write them."""
+    items: list[object]
+    if isinstance(on, str):
+        items = [on]
+    elif isinstance(on, Mapping):
+        items = list(on.items())
+    elif isinstance(on, Sequence):
+        items = list(on)
+    else:
+        items = [on]
+    pairs: list[tuple[str, str]] = []
+    for item in items:
+        match item:
+            case str():
+                pairs.append((item, item))
+            case (str() as left, str() as right):
+                pairs.append((left, right))
+            case _:
+                raise InvalidArgument(
+                    f"on={on!r} does not name key columns.",
+                    remedy='Write on="k", on=["k", "j"], on=[("a", "b")] or on={"a": "b"}.',
+                )
+    if not pairs or len(set(pairs)) < len(pairs):
+        raise InvalidArgument(
+            f"on={on!r} names {'a key twice' if pairs else 'no key'}.",
+            remedy="Name at least one pair of key columns, each pair once.",
+        )
+    return pairs
+
+
+def _check_distinct(schema: pa.Schema, side: Side) -> None:
+    repeated = sorted(name for name, count in Counter(schema.names).items() if count > 1)
+    if repeated:
+        raise SchemaError(
+            f"The {side.name.lower()} input has several columns named "
+            f"{', '.join(map(repr, repeated))}.",
+            remedy="Give every column of an input its own name.",
+        )
+
+
+def _key_pair(schemas: Schemas, left: str, right: str) -> KeyPair:
+    for side, name in zip(Side, (left, right), strict=True):
+        if name not in schemas[side].names:
+            raise SchemaError(
+                f"The {side.name.lower()} input has no column {name!r}.",
+                remedy=f"Its columns are {', '.join(schemas[side].names) or 'none'}.",
+            )
+    kind = comparison_type(schemas[Side.LEFT].field(left), schemas[Side.RIGHT].field(right))
+    return KeyPair(left, right, kind)
+
+
+def _differences(declared: pa.Schema, batch: pa.RecordBatch) -> list[str]:
+    """What is wrong with a batch. A column may be marked nullable as long as it has no null."""
+    found = [f"no column {name!r}" for name in declared.names if name not in batch.schema.names]
+    found += [
+        f"unexpected column {name!r}" for name in batch.schema.names if name not in declared.names
+    ]
+    if found:
+        return found
+    if declared.names != batch.schema.names:
+        return [f"columns are ordered {', '.join(batch.schema.names)}"]
+    for field, column in zip(declared, batch.columns, strict=True):
+        if field.type != column.type:
+            found.append(f"column {field.name!r} is {column.type} instead of {field.type}")
+        elif not field.nullable and column.null_count:
+            found.append(f"column {field.name!r} has nulls but is declared without")
+    return found

@@ -1,0 +1,223 @@
+"""In which type two key columns are compared, so that equality means what it means in Spark.
+
+Spark casts both sides of `=` to a common type. We follow it where the cast depends on nothing but
+the two types, and refuse where Spark's answer would depend on the session's time zone, on parsing
+text, or on digits that its 38-digit decimals round away.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from watersmeet.errors import SchemaError
+
+# Digits of each integer type as Spark counts them when it meets a decimal (20 for a bigint).
+_DIGITS = {
+    pa.int8(): 3,
+    pa.int16(): 5,
+    pa.int32(): 10,
+    pa.int64(): 20,
+    pa.uint8(): 3,
+    pa.uint16(): 5,
+    pa.uint32(): 10,
+    pa.uint64(): 20,
+}
+_SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+_UNITS = ("s", "ms", "us", "ns")
+_SPARK_DIGITS = 38
+_ARROW_DIGITS = 76
+
+
+class Incomparable(Exception):
+    """Why two types have no common type; the text completes a sentence."""
+
+
+def comparison_type(left: pa.Field, right: pa.Field) -> pa.DataType:
+    """The type in which these two key columns are compared."""
+    try:
+        return common_type(left.type, right.type)
+    except Incomparable as reason:
+        raise SchemaError(
+            f"Key columns {left.name!r} ({left.type}) and {right.name!r} ({right.type}) "
+            f"cannot be compared: {reason}.",
+            remedy="Cast one side to the other's type before the join.",
+        ) from None
+
+
+def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    left, right = plain(left), plain(right)
+    if pt.is_null(left) or pt.is_null(right):
+        return _supported(left if pt.is_null(right) else right)
+    if pt.is_struct(left) and pt.is_struct(right):
+        return _common_struct(left, right)
+    if left == right:
+        return _supported(left)
+    for rule in (_common_number, _common_bytes, _common_moment):
+        found = rule(left, right)
+        if found is not None:
+            return found
+    for kind in (left, right):
+        _supported(kind)
+    raise Incomparable("Spark has no rule for it, or one that parses text or asks the time zone")
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """The type of the values, without the encodings Arrow can wrap around them."""
+    while pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        kind = kind.value_type
+    if pt.is_string_view(kind):
+        return pa.large_string()
+    if pt.is_binary_view(kind):
+        return pa.large_binary()
+    if pt.is_date64(kind):
+        return pa.date32()
+    if pt.is_float16(kind):
+        return pa.float32()
+    if pt.is_decimal(kind) and not pt.is_decimal256(kind):
+        return pa.decimal128(kind.precision, kind.scale)
+    return kind
+
+
+def _supported(kind: pa.DataType) -> pa.DataType:
+    simple = (
+        pt.is_null(kind)
+        or pt.is_boolean(kind)
+        or pt.is_integer(kind)
+        or pt.is_floating(kind)
+        or pt.is_decimal(kind)
+        or pt.is_date(kind)
+        or pt.is_time(kind)
+        or pt.is_timestamp(kind)
+        or pt.is_duration(kind)
+        or is_bytes(kind)
+    )
+    if not simple and not pt.is_struct(kind):
+        raise Incomparable(f"{kind} is not supported as a key")
+    return kind
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pt.is_string(kind)
+        or pt.is_large_string(kind)
+        or pt.is_binary(kind)
+        or pt.is_large_binary(kind)
+        or pt.is_fixed_size_binary(kind)
+    )
+
+
+def _common_struct(left: pa.StructType, right: pa.StructType) -> pa.DataType:
+    if left.num_fields != right.num_fields:
+        raise Incomparable("the structs have different numbers of fields")
+    if left.num_fields == 0:
+        raise Incomparable("a struct without fields is not supported as a key")
+    # Spark compares fields by position; the left side's names are kept.
+    return pa.struct(
+        [
+            pa.field(mine.name, common_type(mine.type, other.type), mine.nullable or other.nullable)
+            for mine, other in zip(left, right, strict=True)
+        ]
+    )
+
+
+def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    numbers = (pt.is_integer, pt.is_floating, pt.is_decimal)
+    if not all(any(test(kind) for test in numbers) for kind in (left, right)):
+        return None
+    if pt.is_floating(left) or pt.is_floating(right):
+        return pa.float64()
+    if pt.is_decimal(left) or pt.is_decimal(right) or pa.uint64() in (left, right):
+        return _common_decimal(left, right)
+    # Spark has signed integers only; an unsigned one fits the signed type twice as wide.
+    bits = [k.bit_width * (2 if pt.is_unsigned_integer(k) else 1) for k in (left, right)]
+    return _SIGNED[max(bits)]
+
+
+def _common_decimal(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    digits, scales = [], []
+    for kind in (left, right):
+        scale = kind.scale if pt.is_decimal(kind) else 0
+        whole = kind.precision - scale if pt.is_decimal(kind) else _DIGITS[kind]
+        scales.append(scale)
+        digits.append(whole)
+    precision = max(digits) + max(scales)
+    wide = pt.is_decimal256(left) or pt.is_decimal256(right)
+    if precision > (_ARROW_DIGITS if wide else _SPARK_DIGITS):
+        raise Incomparable(f"it would take {precision} digits, and Spark would round them")
+    make = pa.decimal256 if wide else pa.decimal128
+    return make(precision, max(scales))
+
+
+def _common_bytes(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """Text and binary are compared as bytes: Spark casts the text to binary, unchanged."""
+    if not is_bytes(left) or not is_bytes(right):
+        return None
+    texts = [pt.is_string(kind) or pt.is_large_string(kind) for kind in (left, right)]
+    large = any(pt.is_large_string(k) or pt.is_large_binary(k) for k in (left, right))
+    if all(texts):
+        return pa.large_string() if large else pa.string()
+    return pa.large_binary() if large else pa.binary()
+
+
+def _common_moment(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    if pt.is_date(left) and pt.is_timestamp(right):
+        left, right = right, left
+    if pt.is_timestamp(left) and pt.is_date(right):
+        if left.tz is not None:
+            raise Incomparable("Spark's answer depends on the session's time zone")
+        # A date is midnight, a whole number of any unit.
+        return left
+    if pt.is_timestamp(left) and pt.is_timestamp(right):
+        if (left.tz is None) != (right.tz is None):
+            raise Incomparable("Spark's answer depends on the session's time zone")
+        return pa.timestamp(_finer(left.unit, right.unit), left.tz)
+    if pt.is_duration(left) and pt.is_duration(right):
+        return pa.duration(_finer(left.unit, right.unit))
+    if pt.is_time(left) and pt.is_time(right):
+        unit = _finer(left.unit, right.unit)
+        return pa.time64(unit) if unit in ("us", "ns") else pa.time32(unit)
+    return None
+
+
+def _finer(one: str, two: str) -> str:
+    return max(one, two, key=_UNITS.index)
+
+
+def ticks_per_second(unit: str) -> int:
+    return int(1000 ** _UNITS.index(unit))
+
+
+def unwrapped(array: pa.Array) -> pa.Array:
+    """The same values in the type `plain` says."""
+    while True:
+        if pt.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        elif pt.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        else:
+            wanted = plain(array.type)
+            return array if wanted == array.type else array.cast(wanted)
+
+
+def converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """The values in the type they were compared in, as Spark's cast gives them."""
+    array = unwrapped(array)
+    if array.type == wanted:
+        return array
+    if pt.is_struct(wanted) and pt.is_struct(array.type):
+        children = [
+            converted(child, field.type)
+            for child, field in zip(array.flatten(), wanted, strict=True)
+        ]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
+    if pt.is_floating(wanted) and pt.is_decimal(array.type):
+        # By way of text, because Arrow's own cast is not correctly rounded and Spark's is.
+        return array.cast(pa.string()).cast(wanted)
+    if pt.is_floating(wanted) and pt.is_integer(array.type):
+        return array.cast(wanted, safe=False)
+    if pt.is_fixed_size_binary(array.type):
+        return array.cast(pa.binary()).cast(wanted)
+    return array.cast(wanted)
