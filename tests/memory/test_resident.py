@@ -1,0 +1,105 @@
+"""A join's resident memory, measured by another process, against the memory it was given.
+
+`make bench` measures the same up to a cap of 1 GB; these are the sizes that take seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.cases import MB, Case, Input, Places
+from benchmarks.checksum import expected
+from benchmarks.outside import Watched, measure
+
+# What a join may hold beyond its cap: allocators' slack and buffers of Arrow's readers.
+ALLOWANCE = 64 * MB
+
+NARROW = Input(rows=0, distinct=0)
+STRINGS = Input(rows=0, distinct=0, key="string", text_bytes=48)
+WIDE = Input(rows=0, distinct=0, extra_ints=6, text_bytes=192, batch_rows=5_000)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "cap_mb", "shape", "multiple"),
+    [
+        ("rpj", 32, NARROW, 2),
+        ("rpj", 32, STRINGS, 4),
+        ("rpj", 64, WIDE, 5),
+        ("xjoin", 32, WIDE, 8),
+        ("hmj", 32, WIDE, 8),
+        ("pmj", 32, WIDE, 8),
+        ("xjoin", 64, NARROW, 2),
+    ],
+    ids=lambda value: value if isinstance(value, str | int) else "",
+)
+def test_stays_within_its_memory_on_inputs_several_times_as_large(
+    algorithm: str, cap_mb: int, shape: Input, multiple: int, tmp_path: Path
+) -> None:
+    cap = cap_mb * MB
+    rows = cap * multiple // 2 // shape.row_bytes
+    case = Case(
+        name="resident",
+        engine="local",
+        input=replace(shape, rows=rows, distinct=rows),
+        source="generated",
+        algorithm=algorithm,
+        memory=cap,
+        cores=2,
+        keep_results=False,
+    )
+    outcome = measure(case, Places(scratch=tmp_path))
+    assert outcome.failure is None
+    assert (outcome.rows_out, outcome.checksum) == expected(case.input)
+    # More than the cap alone would mean that rows were held that nobody counted.
+    assert outcome.peak_bytes <= cap + ALLOWANCE
+    assert outcome.peak_bytes > cap // 4, "so little that the measurement must be wrong"
+
+
+@pytest.mark.parametrize("algorithm", ["rpj", "xjoin", "hmj", "pmj"])
+def test_one_hot_key_neither_fills_memory_nor_stops_the_results(
+    algorithm: str, tmp_path: Path
+) -> None:
+    wanted, cap = 20_000_000, 32 * MB
+    order = {
+        "rows": 1_000_000,
+        "results": wanted,
+        "algorithm": algorithm,
+        "memory": cap,
+        "spill_dir": str(tmp_path),
+    }
+    with Watched(["-m", "tests.memory.hot_key"]) as watched:
+        watched.say(json.dumps(order))
+        watched.hear()
+        watched.start_from_here()
+        watched.say("go")
+        said = watched.hear()
+        peak = watched.peak_bytes()
+    assert said["results"] >= wanted
+    assert said["distinct"]
+    # Output comes in bounded pieces, not as the million partners that one batch has.
+    assert said["largest_batch"] <= 65_536
+    assert peak <= cap + ALLOWANCE
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_process_that_takes_memory_is_seen_to_take_it() -> None:
+    """The measurement itself: 100 MB that are touched for a moment are in the peak."""
+    program = (
+        "import sys\n"
+        "print('{}', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "held = b'x' * (100 << 20)\n"
+        "del held\n"
+        "print('{}', flush=True)\n"
+        "sys.stdin.readline()\n"
+    )
+    with Watched(["-c", program]) as watched:
+        watched.hear()
+        watched.start_from_here()
+        watched.say("go")
+        watched.hear()
+        assert 95 * MB < watched.peak_bytes() < 110 * MB
