@@ -203,12 +203,11 @@ def _rehashed(hashes: Hashes, rehash: Rehash | None) -> Hashes:
 
 
 def hash_buffers(keys: KeyBuffers, rows: int) -> Hashes:
-    words = hashing.words_of(keys.data)
     hashes: Hashes
     if len(keys.offsets):
-        hashes = hashing.hash_bytes(keys.data, words, keys.offsets)
+        hashes = hashing.hash_bytes(keys.data, keys.offsets)
     else:
-        hashes = hashing.hash_fixed(keys.data, words, keys.width, rows)
+        hashes = hashing.hash_fixed(keys.data, keys.width, rows)
     return hashes
 
 
@@ -217,6 +216,6 @@ def equal_keys(left: Rows, left_column: int, right: Rows, right_column: int) -> 
     arguments: list[Any] = []
     for rows, column in ((left, left_column), (right, right_column)):
         keys = rows.source.key_buffers(column)
-        arguments += [keys.data, hashing.words_of(keys.data), keys.offsets, keys.width, rows.index]
+        arguments += [keys.data, keys.offsets, keys.width, rows.index]
     equal: Mask = hashing.equal_bytes(*arguments)
     return equal
