@@ -1,0 +1,1 @@
+"""Networks, key distributions and disks that exist only as arithmetic, around the real operators."""

@@ -1,0 +1,137 @@
+"""Feeds an operator a schedule in virtual time, and keeps the account of what it cost.
+
+A row that is due while the operator is busy waits in a queue, as it does in a network buffer.
+When the queue has been empty for `patience` seconds, the operator gets the stall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from watersmeet.model import Side
+from watersmeet.operators.base import JoinOperator
+from watersmeet.rows.address import Matches
+from watersmeet.sim.delays import Seconds
+from watersmeet.sim.meter import Meter
+from watersmeet.sim.schedule import Schedule
+from watersmeet.sim.trace import Trace
+
+
+class Driver:
+    """Runs one operator over one schedule, once.
+
+    Consecutive arrivals without a stall between them are pushed together, `batch_rows` at
+    most: results keep their order and their number, and are dated to within one batch.
+    """
+
+    def __init__(
+        self,
+        operator: JoinOperator,
+        schedule: Schedule,
+        *,
+        meter: Meter,
+        patience: float,
+        batch_rows: int,
+    ) -> None:
+        self._operator = operator
+        self._schedule = schedule
+        self._meter = meter
+        self._clock = meter.clock
+        self._patience = patience
+        self._batch_rows = batch_rows
+        self._results = 0
+        self._ends = {side: schedule.last_of(side) for side in Side}
+        # Rows that come more than `patience` after the row before them.
+        self._stalls = np.flatnonzero(np.diff(schedule.arrive) > patience) + 1
+        self._times: list[float] = []
+        self._totals: list[int] = []
+        self._works: list[float] = []
+
+    def run(self) -> Trace:
+        arrive = self._schedule.arrive
+        clock = self._clock
+        done = 0
+        while done < len(arrive):
+            if arrive[done] > clock.now:
+                if arrive[done] - clock.now > self._patience:
+                    clock.advance(self._patience)
+                    self._drain(self._operator.idle(self._due(arrive[done])))
+                clock.wait_until(arrive[done])
+            stop = self._batch_end(done)
+            self._push(done, stop)
+            done = stop
+        cleanup_start = clock.now
+        self._drain(self._operator.finish())
+        return Trace(
+            time=np.array(self._times),
+            results=np.array(self._totals, dtype=np.int64),
+            work=np.array(self._works),
+            first_flush=self._meter.first_flush,
+            transmission_end=float(arrive[-1]) if len(arrive) else 0.0,
+            cleanup_start=cleanup_start,
+        )
+
+    def _due(self, time: float) -> Callable[[], bool]:
+        clock = self._clock
+        return lambda: clock.now >= time
+
+    def _batch_end(self, start: int) -> int:
+        """Rows already due, and those that follow without a stall."""
+        arrive = self._schedule.arrive
+        reach = int(np.searchsorted(arrive, self._clock.now, side="right"))
+        if reach < len(arrive) and arrive[reach] - self._clock.now <= self._patience:
+            stall = np.searchsorted(self._stalls, reach, side="right")
+            reach = int(self._stalls[stall]) if stall < len(self._stalls) else len(arrive)
+        return min(reach, start + self._batch_rows, len(arrive))
+
+    def _push(self, start: int, stop: int) -> None:
+        clock, arrive = self._clock, self._schedule.arrive[start:stop]
+        free_at = clock.now
+        clock.wait_until(arrive[-1])
+        last_due = clock.now
+        results = 0
+        for side in Side:
+            batch = self._schedule.batch(side, start, stop)
+            if batch.num_rows:
+                results += sum(len(matches) for matches in self._operator.push(side, batch))
+        work = self._processing(arrivals=stop - start, results=results)
+        clock.advance(_finish_of_queue(arrive, free_at=free_at, work=work) - last_due)
+        self._record(results)
+        for side in Side:
+            if start < self._ends[side] <= stop:
+                self._drain(self._operator.end(side))
+
+    def _drain(self, found: Iterator[Matches]) -> None:
+        """Work that no arrival hides: all of it passes on the clock, chunk by chunk."""
+        for matches in found:
+            results = len(matches)
+            self._clock.advance(self._processing(arrivals=0, results=results))
+            self._record(results)
+        self._clock.advance(self._processing(arrivals=0, results=0))
+        self._record(0)
+
+    def _processing(self, *, arrivals: int, results: int) -> float:
+        candidates = self._operator.metrics.candidates
+        return self._meter.processing(arrivals=arrivals, candidates=candidates, results=results)
+
+    def _record(self, results: int) -> None:
+        self._results += results
+        self._times.append(self._clock.now)
+        self._totals.append(self._results)
+        self._works.append(self._meter.work)
+
+
+def _finish_of_queue(arrive: Seconds, *, free_at: float, work: float) -> float:
+    """When a server that is free at `free_at` has done equal shares of `work` for each arrival.
+
+    Lindley's recursion: the last row is done when the last busy period's rows are.
+
+    >>> _finish_of_queue(np.array([0.0, 1.0, 2.0]), free_at=0.0, work=0.3)
+    2.1
+    >>> _finish_of_queue(np.array([0.0, 1.0, 2.0]), free_at=5.0, work=0.3)
+    5.3
+    """
+    rest = work / len(arrive) * np.arange(len(arrive), 0, -1)
+    return float(max(free_at + work, np.max(arrive + rest)))

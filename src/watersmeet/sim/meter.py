@@ -1,0 +1,49 @@
+"""How much time the work of an operator has taken so far."""
+
+from __future__ import annotations
+
+import math
+
+from watersmeet.sim.charges import Disk, Processor
+from watersmeet.sim.clock import VirtualClock
+from watersmeet.store.spill import Io, IoKind
+
+
+class Meter:
+    """Turns what an operator does into time on the clock.
+
+    `work` is the sum of everything charged. Disk time passes at once; processor time is
+    returned, since the driver knows how much of it hides behind the wait for rows.
+    """
+
+    def __init__(self, clock: VirtualClock, *, disk: Disk, processor: Processor) -> None:
+        self.clock = clock
+        self.work = 0.0
+        self.first_flush = math.inf
+        self._disk = disk
+        self._processor = processor
+        self._spilled_rows = 0
+        self._candidates = 0
+
+    def observe(self, io: Io) -> None:
+        """For `SpillArea(observe=...)`: called for every block written or read."""
+        if io.kind is IoKind.FLUSH:
+            self.first_flush = min(self.first_flush, self.clock.now)
+        seconds = self._disk.seconds(io)
+        self.work += seconds
+        self.clock.advance(seconds)
+        self._spilled_rows += io.rows
+
+    def processing(self, *, arrivals: int, candidates: int, results: int) -> float:
+        """Processor seconds since the last call; `candidates` is the operator's running total."""
+        price = self._processor
+        seconds = (
+            arrivals * price.arrival
+            + (candidates - self._candidates) * price.candidate
+            + results * price.result
+            + self._spilled_rows * price.spilled_row
+        )
+        self._candidates = candidates
+        self._spilled_rows = 0
+        self.work += seconds
+        return seconds

@@ -1,0 +1,56 @@
+"""What I/O and processing cost, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from watersmeet.sim.charges import Disk, Processor
+from watersmeet.sim.clock import VirtualClock
+from watersmeet.sim.meter import Meter
+from watersmeet.store.spill import Io, IoKind
+
+DISK = Disk(random=0.01, sequential=0.001, page_rows=102)
+
+
+def test_rows_fill_pages_of_102_and_a_started_page_counts_whole() -> None:
+    assert [DISK.pages(rows) for rows in (0, 1, 102, 103, 1020)] == [0, 1, 1, 2, 10]
+
+
+@pytest.mark.parametrize("kind", [IoKind.FLUSH, IoKind.SCAN])
+def test_a_run_in_order_costs_one_random_page_and_then_sequential_ones(kind: IoKind) -> None:
+    # 1000 rows are 10 pages: 1 random and 9 sequential.
+    assert DISK.seconds(Io(kind, 1000, 0, True)) == pytest.approx(0.01 + 9 * 0.001)
+    # Its next block goes on where the first one ended.
+    assert DISK.seconds(Io(kind, 1000, 0, False)) == pytest.approx(10 * 0.001)
+    assert DISK.seconds(Io(kind, 5, 0, True)) == pytest.approx(0.01)
+    assert DISK.seconds(Io(kind, 0, 0, True)) == 0.0
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_merge_pays_a_random_access_for_every_page_both_ways(first: bool) -> None:
+    # Et(dd) = 2 c_ran (y1 + y2): 20 pages read and 20 written.
+    read = DISK.seconds(Io(IoKind.MERGE_READ, 2040, 0, first))
+    written = DISK.seconds(Io(IoKind.MERGE_WRITE, 2040, 0, first))
+    assert read + written == pytest.approx(2 * 0.01 * 20)
+
+
+def test_the_bytes_that_were_really_written_do_not_matter() -> None:
+    assert DISK.seconds(Io(IoKind.SCAN, 500, 10, True)) == DISK.seconds(
+        Io(IoKind.SCAN, 500, 10_000_000, True)
+    )
+
+
+def test_the_meter_adds_up_disk_and_processor() -> None:
+    clock = VirtualClock(3.0)
+    price = Processor(arrival=1.0, candidate=0.1, result=0.01, spilled_row=0.001)
+    meter = Meter(clock, disk=DISK, processor=price)
+    assert meter.first_flush == float("inf")
+    meter.observe(Io(IoKind.FLUSH, 204, 0, True))  # 1 random, 1 sequential page
+    assert meter.first_flush == 3.0
+    assert clock() == pytest.approx(3.011)
+    seconds = meter.processing(arrivals=2, candidates=30, results=7)
+    assert seconds == pytest.approx(2 * 1.0 + 30 * 0.1 + 7 * 0.01 + 204 * 0.001)
+    assert meter.work == pytest.approx(0.011 + seconds)
+    # Candidates are a running total; rows are charged once.
+    assert meter.processing(arrivals=0, candidates=40, results=0) == pytest.approx(1.0)
+    assert clock() == pytest.approx(3.011)  # processor time passes where the driver says
