@@ -11,7 +11,7 @@ count references, in the innermost loop: 19 ns for a string of 5 bytes where an 
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.extending import intrinsic
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from watersmeet.rows.leaves import Mask
 from watersmeet.rows.output import OutputColumn
 
 Predicate = Callable[[pa.RecordBatch], pa.Array]
-ConditionLike = pc.Expression | Predicate
+ConditionLike: TypeAlias = "pc.Expression | Predicate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Condition:
         batch = pa.RecordBatch.from_arrays(gathered, schema=self.schema)
         return self._checked(self.predicate(batch), len(left))
 
-    def _checked(self, answer: object, rows: int) -> Mask:
+    def _checked(self, answer: Any, rows: int) -> Mask:
         if isinstance(answer, pa.ChunkedArray):
             answer = answer.combine_chunks()
         if not isinstance(answer, pa.Array):

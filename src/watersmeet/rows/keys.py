@@ -1,10 +1,9 @@
 """How the key of a row becomes one 64-bit hash, and when equal hashes need a second look.
 
-    code       fits 64 bits (an integer, a date, two ints ...); the hash is a bijection of it,
-               so equal hashes are equal keys
-    payload    one column of text or bytes; hashed, and compared in place in the stored rows
-    packed     anything else; its leaves are laid end to end in a hidden column, which is
-               hashed and compared
+A key that fits 64 bits (an integer, a date, two ints) is its own hash under a bijection: equal
+hashes are equal keys. One column of text or bytes is hashed, and compared in place in the stored
+rows. Anything else is packed: its leaves are laid end to end in a hidden column of the stored
+rows, which is hashed and compared.
 """
 
 from __future__ import annotations

@@ -180,7 +180,8 @@ def _float_bits(array: pa.Array, kind: pa.DataType) -> Fixed:
     values = _view(array, np.dtype(array.type.to_pandas_dtype())).astype(dtype, copy=False)
     values = values + dtype.type(0.0)  # -0.0 + 0.0 is 0.0, and nothing else changes
     values[np.isnan(values)] = np.nan
-    return values.view(f"<u{dtype.itemsize}")
+    bits: Fixed = values.view(f"<u{dtype.itemsize}")
+    return bits
 
 
 def _decimal_values(array: pa.Array, kind: pa.DataType) -> Fixed:

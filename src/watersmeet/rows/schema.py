@@ -47,6 +47,7 @@ class JoinSchema:
     codec: KeyCodec
     columns: tuple[OutputColumn, ...]
     condition: Condition | None
+    _stored: Schemas
 
     @classmethod
     def resolve(
@@ -87,15 +88,17 @@ class JoinSchema:
             shape = how if how.emits_pairs else JoinType.INNER
             pair = output_columns(schemas, keys, shape, suffixes=suffixes)
             resolved = Condition.resolve(condition, pair)
+        codec = codec_for(positions, schemas, rehash=rehash)
         return cls(
             left=schemas[Side.LEFT],
             right=schemas[Side.RIGHT],
             how=how,
             output=pa.schema([column.field for column in columns]),
             keys=keys,
-            codec=codec_for(positions, schemas, rehash=rehash),
+            codec=codec,
             columns=columns,
             condition=resolved,
+            _stored=(_with_key(schemas[0], codec.hidden), _with_key(schemas[1], codec.hidden)),
         )
 
     def of(self, side: Side) -> pa.Schema:
@@ -103,13 +106,7 @@ class JoinSchema:
 
     def stored(self, side: Side) -> pa.Schema:
         """What must be kept of each row: its columns, and the exact key where it is hidden."""
-        schema = self.of(side)
-        if self.codec.hidden is None:
-            return schema
-        name = "__key"
-        while name in schema.names:
-            name = "_" + name
-        return schema.append(pa.field(name, self.codec.hidden, nullable=False))
+        return self._stored[side]
 
     def encode(self, side: Side, batch: pa.RecordBatch) -> EncodedRows:
         """Hash the keys of a batch; the rows that come back have the schema `stored(side)`."""
@@ -117,7 +114,7 @@ class JoinSchema:
         encoded = self.codec.encode(side, batch)
         if encoded.hidden is not None:
             columns = [*batch.columns, encoded.hidden]
-            batch = pa.RecordBatch.from_arrays(columns, schema=self.stored(side))
+            batch = pa.RecordBatch.from_arrays(columns, schema=self._stored[side])
         return EncodedRows(encoded.hashes, encoded.valid, batch)
 
     def verify(self, left: Rows, right: Rows) -> Mask | None:
@@ -141,10 +138,10 @@ class JoinSchema:
         return pa.RecordBatch.from_arrays(arrays, schema=self.output)
 
     def _equal(self, left: Rows, right: Rows) -> Mask | None:
-        places = [self._exact_key(side) for side in Side]
-        if places[Side.LEFT] is None or places[Side.RIGHT] is None:
+        mine, others = self._exact_key(Side.LEFT), self._exact_key(Side.RIGHT)
+        if mine is None or others is None:
             return None
-        return equal_keys(left, places[Side.LEFT], right, places[Side.RIGHT])
+        return equal_keys(left, mine, right, others)
 
     def _exact_key(self, side: Side) -> int | None:
         """The stored column that holds the exact key, or None when the hash is exact."""
@@ -216,6 +213,15 @@ def _key_pair(schemas: Schemas, left: str, right: str) -> KeyPair:
             )
     kind = comparison_type(schemas[Side.LEFT].field(left), schemas[Side.RIGHT].field(right))
     return KeyPair(left, right, kind)
+
+
+def _with_key(schema: pa.Schema, hidden: pa.DataType | None) -> pa.Schema:
+    if hidden is None:
+        return schema
+    name = "__key"
+    while name in schema.names:
+        name = "_" + name
+    return schema.append(pa.field(name, hidden, nullable=False))
 
 
 def _differences(declared: pa.Schema, batch: pa.RecordBatch) -> list[str]:
