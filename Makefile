@@ -7,7 +7,7 @@ PYTHON ?=
 # Where the figures and tables of `make reproduce` go.
 OUT    ?= reproduction
 SCALE  ?= 1.0
-# More for pytest, as in: make test ARGS="-k spill -x"
+# More for the command behind a target: make test ARGS="-k spill -x", make lock ARGS=--upgrade
 ARGS   ?=
 
 INSTALLED := $(VENV)/.installed
@@ -17,9 +17,10 @@ COMPILED  := $(VENV)/.compiled
 .PHONY: help setup demo test test-slow check format bench reproduce lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(COMPILED) ## make .venv from the lock, compile the kernels, find or provide Java
+	@:
 
 $(INSTALLED): pyproject.toml requirements.lock scripts/setup.sh
 	@PYTHON="$(PYTHON)" scripts/setup.sh $(VENV)
@@ -44,25 +45,24 @@ check: setup ## lint, format, types, layers
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 format: setup ## put the sources into the form `make check` asks for
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 
 bench: setup ## the table of speeds and sizes, with other engines beside it
-	@$(BIN)/python benchmarks/run.py
+	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 reproduce: setup ## the papers' figures and claims, at full scale (SCALE=0.1 for a look)
 	@$(BIN)/watersmeet reproduce rpj --scale $(SCALE) --out $(OUT)
 
 # Not uv.lock: that form names the registry each file came from, and pip cannot read it.
-lock: ## resolve pyproject.toml again into requirements.lock
-	@command -v uv >/dev/null || test -x $(VENV)/uv/bin/uv || { \
-	    $(BIN)/python -m venv $(VENV)/uv && $(VENV)/uv/bin/pip install --quiet uv; }
+lock: setup ## resolve pyproject.toml again into requirements.lock (ARGS=--upgrade for newer versions)
+	@command -v uv >/dev/null || $(BIN)/python -m pip install --quiet --target $(VENV)/uv uv
 	@PATH="$$PATH:$(CURDIR)/$(VENV)/uv/bin" uv pip compile -q --universal --generate-hashes \
 	    --no-emit-index-url --no-header --python-version 3.11 --extra plots --extra spark \
-	    --group test --group check --group bench pyproject.toml -o requirements.lock
+	    --group test --group check --group bench pyproject.toml -o requirements.lock $(ARGS)
 
 clean: ## remove everything that can be made again
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

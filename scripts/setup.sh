@@ -89,7 +89,7 @@ else
         "It needs ensurepip (as root: apt-get install python3-venv), or pip, or virtualenv."
 fi
 
-say "installing what requirements.lock names (the first time, some 500 MB are fetched)"
+say "installing what requirements.lock names (the first time, some 800 MB are fetched)"
 "$venv/bin/python" -m pip install --disable-pip-version-check \
     --require-hashes -r requirements.lock >>"$log" 2>&1 ||
     fail "the packages in requirements.lock could not be installed." \
