@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -43,5 +45,6 @@ def test_every_public_name_is_there() -> None:
     assert all(hasattr(wm, name) for name in wm.__all__)
 
 
-def test_the_version_is_the_installed_one() -> None:
-    assert wm.__version__.count(".") == 2
+def test_the_version_is_the_projects() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert wm.__version__ == project["version"]
