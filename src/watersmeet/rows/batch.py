@@ -41,7 +41,12 @@ def variable_bytes(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
     if offsets is None or not len(array):
         return _NO_BYTES, np.zeros(len(array) + 1, kind)
     own = np.frombuffer(offsets, kind)[array.offset : array.offset + len(array) + 1]
-    return bytes_of(values), own
+    return bytes_of(values), aligned(own)
+
+
+def aligned(values: NDArray[Any]) -> NDArray[Any]:
+    """Kernels take aligned arrays only; Arrow recommends alignment and does not promise it."""
+    return values if values.flags.aligned else values.copy()
 
 
 def has_offsets(kind: pa.DataType) -> bool:

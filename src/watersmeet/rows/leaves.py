@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from watersmeet.rows.batch import fixed_bytes, has_offsets, variable_bytes
+from watersmeet.rows.batch import aligned, fixed_bytes, has_offsets, variable_bytes
 from watersmeet.rows.types import converted, ticks_per_second, unwrapped
 
 Mask = NDArray[np.bool_]
@@ -169,7 +169,7 @@ def _without_nulls(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _view(array: pa.Array, dtype: np.dtype[Any]) -> Fixed:
-    return fixed_bytes(array, dtype.itemsize).view(dtype)
+    return aligned(fixed_bytes(array, dtype.itemsize).view(dtype))
 
 
 def _float_bits(array: pa.Array, kind: pa.DataType) -> Fixed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import JoinType, Side
 from watersmeet.rows.address import Matches, Rows
 from watersmeet.rows.condition import Condition, ConditionLike
+from watersmeet.rows.intake import Intake
 from watersmeet.rows.keys import KeyCodec, KeyColumn, Rehash, codec_for, equal_keys
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.output import KeyPair, OutputColumn, Schemas, output_columns
@@ -47,6 +47,7 @@ class JoinSchema:
     codec: KeyCodec
     columns: tuple[OutputColumn, ...]
     condition: Condition | None
+    _intakes: tuple[Intake, Intake]
     _stored: Schemas
 
     @classmethod
@@ -74,9 +75,8 @@ class JoinSchema:
         ['id', 'total', 'total_right']
         """
         how = JoinType.parse(how)
-        schemas = (left.remove_metadata(), right.remove_metadata())
-        for side in Side:
-            _check_distinct(schemas[side], side)
+        intakes = (Intake.of(Side.LEFT, left), Intake.of(Side.RIGHT, right))
+        schemas = (intakes[Side.LEFT].kept, intakes[Side.RIGHT].kept)
         keys = tuple(_key_pair(schemas, *names) for names in _pairs(on))
         positions = [
             KeyColumn(left.get_field_index(key.left), right.get_field_index(key.right), key.kind)
@@ -90,14 +90,15 @@ class JoinSchema:
             resolved = Condition.resolve(condition, pair)
         codec = codec_for(positions, schemas, rehash=rehash)
         return cls(
-            left=schemas[Side.LEFT],
-            right=schemas[Side.RIGHT],
+            left=intakes[Side.LEFT].declared,
+            right=intakes[Side.RIGHT].declared,
             how=how,
             output=pa.schema([column.field for column in columns]),
             keys=keys,
             codec=codec,
             columns=columns,
             condition=resolved,
+            _intakes=intakes,
             _stored=(_with_key(schemas[0], codec.hidden), _with_key(schemas[1], codec.hidden)),
         )
 
@@ -110,7 +111,7 @@ class JoinSchema:
 
     def encode(self, side: Side, batch: pa.RecordBatch) -> EncodedRows:
         """Hash the keys of a batch; the rows that come back have the schema `stored(side)`."""
-        batch = self._conforming(side, batch)
+        batch = self._intakes[side].accept(batch)
         encoded = self.codec.encode(side, batch)
         if encoded.hidden is not None:
             columns = [*batch.columns, encoded.hidden]
@@ -149,19 +150,6 @@ class JoinSchema:
             return len(self.of(side))
         return self.codec.payload(side)
 
-    def _conforming(self, side: Side, batch: pa.RecordBatch) -> pa.RecordBatch:
-        declared = self.of(side)
-        if batch.schema.equals(declared):
-            return batch
-        differences = _differences(declared, batch)
-        if differences:
-            raise SchemaError(
-                f"A batch of the {side.name.lower()} input differs from its schema: "
-                f"{'; '.join(differences)}.",
-                remedy="Give every batch of an input the same columns, in the same order.",
-            )
-        return pa.RecordBatch.from_arrays(batch.columns, schema=declared)
-
 
 def _pairs(on: On) -> list[tuple[str, str]]:
     """The names of the key columns, left and right, from any way to write them."""
@@ -194,16 +182,6 @@ def _pairs(on: On) -> list[tuple[str, str]]:
     return pairs
 
 
-def _check_distinct(schema: pa.Schema, side: Side) -> None:
-    repeated = sorted(name for name, count in Counter(schema.names).items() if count > 1)
-    if repeated:
-        raise SchemaError(
-            f"The {side.name.lower()} input has several columns named "
-            f"{', '.join(map(repr, repeated))}.",
-            remedy="Give every column of an input its own name.",
-        )
-
-
 def _key_pair(schemas: Schemas, left: str, right: str) -> KeyPair:
     for side, name in zip(Side, (left, right), strict=True):
         if name not in schemas[side].names:
@@ -222,21 +200,3 @@ def _with_key(schema: pa.Schema, hidden: pa.DataType | None) -> pa.Schema:
     while name in schema.names:
         name = "_" + name
     return schema.append(pa.field(name, hidden, nullable=False))
-
-
-def _differences(declared: pa.Schema, batch: pa.RecordBatch) -> list[str]:
-    """What is wrong with a batch. A column may be marked nullable as long as it has no null."""
-    found = [f"no column {name!r}" for name in declared.names if name not in batch.schema.names]
-    found += [
-        f"unexpected column {name!r}" for name in batch.schema.names if name not in declared.names
-    ]
-    if found:
-        return found
-    if declared.names != batch.schema.names:
-        return [f"columns are ordered {', '.join(batch.schema.names)}"]
-    for field, column in zip(declared, batch.columns, strict=True):
-        if field.type != column.type:
-            found.append(f"column {field.name!r} is {column.type} instead of {field.type}")
-        elif not field.nullable and column.null_count:
-            found.append(f"column {field.name!r} has nulls but is declared without")
-    return found

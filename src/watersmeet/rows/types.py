@@ -8,7 +8,6 @@ text, or on digits that its 38-digit decimals round away.
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from watersmeet.errors import SchemaError
@@ -31,7 +30,11 @@ _ARROW_DIGITS = 76
 
 
 class Incomparable(Exception):
-    """Why two types have no common type; the text completes a sentence."""
+    """Why two types have no common type, and what to do about it."""
+
+    def __init__(self, reason: str, remedy: str = "Cast one side to the other's type.") -> None:
+        super().__init__(reason)
+        self.remedy = remedy
 
 
 def comparison_type(left: pa.Field, right: pa.Field) -> pa.DataType:
@@ -42,7 +45,7 @@ def comparison_type(left: pa.Field, right: pa.Field) -> pa.DataType:
         raise SchemaError(
             f"Key columns {left.name!r} ({left.type}) and {right.name!r} ({right.type}) "
             f"cannot be compared: {reason}.",
-            remedy="Cast one side to the other's type before the join.",
+            remedy=reason.remedy,
         ) from None
 
 
@@ -64,9 +67,11 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """The type of the values, without the encodings Arrow can wrap around them."""
-    while pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
-        kind = kind.value_type
+    """The type in which such values are compared with their like: one for each kind of value."""
+    if pt.is_dictionary(kind):
+        return plain(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return plain(kind.storage_type)
     if pt.is_string_view(kind):
         return pa.large_string()
     if pt.is_binary_view(kind):
@@ -93,8 +98,11 @@ def _supported(kind: pa.DataType) -> pa.DataType:
         or pt.is_duration(kind)
         or is_bytes(kind)
     )
-    if not simple and not pt.is_struct(kind):
-        raise Incomparable(f"{kind} is not supported as a key")
+    empty = pt.is_fixed_size_binary(kind) and kind.byte_width == 0
+    if not simple or empty:
+        raise Incomparable(
+            f"{kind} is not supported as a key", "Join on a column of simple values."
+        )
     return kind
 
 
@@ -112,14 +120,15 @@ def _common_struct(left: pa.StructType, right: pa.StructType) -> pa.DataType:
     if left.num_fields != right.num_fields:
         raise Incomparable("the structs have different numbers of fields")
     if left.num_fields == 0:
-        raise Incomparable("a struct without fields is not supported as a key")
-    # Spark compares fields by position; the left side's names are kept.
-    return pa.struct(
-        [
-            pa.field(mine.name, common_type(mine.type, other.type), mine.nullable or other.nullable)
-            for mine, other in zip(left, right, strict=True)
-        ]
-    )
+        raise Incomparable("a struct without fields has no value", "Leave it out of the key.")
+    # Fields meet by position, whatever they are called; Spark casts them where the names agree.
+    fields = []
+    for mine, other in zip(left, right, strict=True):
+        kind = common_type(mine.type, other.type)
+        if mine.name.lower() != other.name.lower() and plain(mine.type) != plain(other.type):
+            raise Incomparable(f"fields {mine.name!r} and {other.name!r} differ in name and type")
+        fields.append(pa.field(mine.name, kind, mine.nullable or other.nullable))
+    return pa.struct(fields)
 
 
 def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
@@ -191,14 +200,10 @@ def ticks_per_second(unit: str) -> int:
 
 def unwrapped(array: pa.Array) -> pa.Array:
     """The same values in the type `plain` says."""
-    while True:
-        if pt.is_dictionary(array.type):
-            array = array.dictionary_decode()
-        elif pt.is_run_end_encoded(array.type):
-            array = pc.run_end_decode(array)
-        else:
-            wanted = plain(array.type)
-            return array if wanted == array.type else array.cast(wanted)
+    while pt.is_dictionary(array.type) or isinstance(array, pa.ExtensionArray):
+        array = array.storage if isinstance(array, pa.ExtensionArray) else array.dictionary_decode()
+    wanted = plain(array.type)
+    return array if wanted == array.type else array.cast(wanted)
 
 
 def converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
