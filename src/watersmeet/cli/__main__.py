@@ -1,0 +1,68 @@
+"""`watersmeet <command>`: which commands there are, and how their errors reach a person."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from watersmeet import __version__
+from watersmeet.errors import WatersmeetError
+
+# Each is a module beside this one. Only the one that is asked for is imported: kernels take a
+# moment to load, and plots need a library that need not be there.
+_COMMANDS = {
+    "join": "join two files or directories while reading them",
+    "demo": "watch a join answer while one of its inputs stalls",
+    "reproduce": "run a paper's experiments again and check its claims",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        parsed = _parser(arguments).parse_args(arguments)
+        status: int = import_module(f"watersmeet.cli.{parsed.command}").run(parsed)
+    except WatersmeetError as error:
+        print(f"watersmeet: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("watersmeet"):
+            raise
+        print(
+            f"watersmeet: this command needs {error.name}, which is not installed. "
+            'Install it, or all that is optional: pip install "watersmeet[plots]".',
+            file=sys.stderr,
+        )
+        return 2
+    except BrokenPipeError:
+        # The reader of our output has seen enough. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        print("\nwatersmeet: interrupted; spilled files are removed.", file=sys.stderr)
+        return 130
+    return status
+
+
+def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="watersmeet",
+        description="Joins that answer while the data is still arriving, inside the memory they "
+        "are given, and exact in the end.",
+    )
+    parser.add_argument("--version", action="version", version=f"watersmeet {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    asked = next((word for word in arguments if word in _COMMANDS), None)
+    for name, what in _COMMANDS.items():
+        if name == asked:
+            import_module(f"watersmeet.cli.{name}").add_parser(commands)
+        else:
+            commands.add_parser(name, help=what)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""`watersmeet join`: two files or directories in, one file or the first rows out."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+from typing import Any
+
+from watersmeet import local
+from watersmeet.cli.output import check_output, open_output
+from watersmeet.cli.preview import Preview
+from watersmeet.cli.progress import Progress
+
+
+def add_parser(commands: Any) -> None:
+    parser = commands.add_parser(
+        "join",
+        help="join two files or directories while reading them",
+        description="Join two inputs of Parquet, Arrow or CSV files. Without --output the first "
+        "rows are shown as soon as they are found.",
+    )
+    parser.add_argument("left", metavar="LEFT", help="a file, or a directory of files")
+    parser.add_argument("right", metavar="RIGHT", help="a file, or a directory of files")
+    parser.add_argument(
+        "--on",
+        required=True,
+        action="append",
+        metavar="COLUMN",
+        help="the column that must be equal; LEFT=RIGHT when the names differ; may be repeated",
+    )
+    parser.add_argument(
+        "--how", default="inner", help="inner (default), left, right, full, semi or anti"
+    )
+    parser.add_argument("--algorithm", default="auto", help="auto (default, rpj), shj, xjoin, ...")
+    parser.add_argument("--memory", default="256MB", help="the most it may hold (default 256MB)")
+    parser.add_argument("--spill-dir", metavar="DIR", help="where rows go that do not fit")
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="write all rows to FILE.parquet, .arrow or .csv; - for CSV on standard output",
+    )
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
+    parser.add_argument("--explain", action="store_true", help="say afterwards what it did and why")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    if arguments.output is not None:
+        check_output(arguments.output)
+    progress = Progress()
+    with contextlib.ExitStack() as stack:
+        join = stack.enter_context(
+            local.join(
+                arguments.left,
+                arguments.right,
+                on=[_columns(on) for on in arguments.on],
+                how=arguments.how,
+                algorithm=arguments.algorithm,
+                memory=arguments.memory,
+                spill_dir=arguments.spill_dir,
+            )
+        )
+        if arguments.output is not None:
+            write = stack.enter_context(open_output(arguments.output, join.schema)).write
+        elif arguments.json:
+            write = None
+        else:
+            write = stack.enter_context(Preview(join.schema)).write
+        for batch in progress.watch(join):
+            if write is not None:
+                write(batch)
+    if arguments.explain:
+        print(join.explain(), file=sys.stderr)
+    if arguments.json:
+        print(json.dumps(progress.summary(join)))
+    else:
+        print(progress.sentence(join), file=sys.stderr)
+    return 0
+
+
+def _columns(on: str) -> str | tuple[str, str]:
+    left, equals, right = on.partition("=")
+    return (left, right) if equals else on

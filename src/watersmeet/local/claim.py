@@ -1,0 +1,107 @@
+"""A run's place on disk: tried before the first row is read, and cleared up after a crash."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+
+from watersmeet.errors import SpillError
+from watersmeet.store.spill import IoKind, SpillArea
+
+_LOCK = "owner.lock"
+_OURS = re.compile(r"watersmeet-(\d+)-\w+")
+
+
+class SpillClaim:
+    """A spill area with the mark of a living owner.
+
+    The mark is a lock that the kernel drops with the process, however it ends. A directory of
+    ours that is not locked and whose process is gone belongs to nobody.
+    """
+
+    def __init__(self, directory: str | Path | None) -> None:
+        base = Path(directory) if directory is not None else Path(tempfile.gettempdir())
+        sweep(base)
+        self.area = SpillArea(base)
+        self._lock = -1
+        try:
+            self._lock = _open_locked(self.area.path / _LOCK)
+            self._try_a_block()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self.area.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _try_a_block(self) -> None:
+        """A full disk is better found now than after an hour of joining."""
+        block = pa.record_batch({"block": [bytes(self.area.block_bytes)]})
+        writer = self.area.create(block.schema, IoKind.FLUSH)
+        writer.append(block, hashes=(0, 0))
+        writer.abandon()
+
+
+def sweep(base: Path) -> None:
+    """Remove what runs that were killed have left below `base`."""
+    try:
+        entries = list(os.scandir(base))
+    except OSError:
+        return  # The claim that follows says what is wrong, and in which words to mend it.
+    for entry in entries:
+        named = _OURS.fullmatch(entry.name)
+        if named and _is_my_directory(entry) and not _is_alive(int(named[1])):
+            _remove_unless_locked(Path(entry.path))
+
+
+def _is_my_directory(entry: os.DirEntry[str]) -> bool:
+    """Temporary directories are shared: a stranger's link must not lead us elsewhere."""
+    try:
+        status = entry.stat(follow_symlinks=False)
+        return entry.is_dir(follow_symlinks=False) and status.st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+def _remove_unless_locked(directory: Path) -> None:
+    """The lock also tells of owners in other containers, whose process numbers we cannot see."""
+    with contextlib.suppress(OSError):
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(directory, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+
+def _open_locked(path: Path) -> int:
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SpillError(
+            f"Cannot write to the spill directory {path.parent} ({error.strerror}).",
+            remedy="Choose a spill_dir that is writable and has space.",
+        ) from error
+    with contextlib.suppress(OSError):  # Some network file systems have no locks.
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return lock

@@ -1,0 +1,228 @@
+"""Who calls the operator, with what, and when: the loop of a local join."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.errors import SchemaError, SourceFailed, WatersmeetError
+from watersmeet.local.claim import SpillClaim
+from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox
+from watersmeet.local.reader import Reader
+from watersmeet.local.sources import Source
+from watersmeet.model import JoinType, Side
+from watersmeet.operators.family import make_operator
+from watersmeet.operators.metrics import Metrics
+from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.rows.address import Matches, Stage
+from watersmeet.rows.condition import ConditionLike
+from watersmeet.rows.schema import JoinSchema, On
+from watersmeet.store.account import MemoryAccount, MemoryPlan
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be joined, as the user put it."""
+
+    on: On
+    how: JoinType
+    algorithm: str
+    auto: bool
+    condition: ConditionLike | None
+    suffixes: tuple[str, str]
+
+    def resolve(self, left: pa.Schema, right: pa.Schema) -> JoinSchema:
+        return JoinSchema.resolve(
+            left, right, self.on, self.how, suffixes=self.suffixes, condition=self.condition
+        )
+
+
+class Driver:
+    """Feeds an operator in the caller's thread and hands out what it finds.
+
+        push    while any input has batches waiting, the sides in turn
+        idle    when every open input has been silent for `wait_threshold` seconds
+        end     when an input is complete; finish when both are
+
+    Nothing runs between two rows that the caller asks for, except the readers, until their
+    share of memory is full. After `close` no thread, file or memory of the run is left, but for
+    a reader whose source does not return.
+    """
+
+    def __init__(
+        self,
+        sources: tuple[Source, Source],
+        question: Question,
+        *,
+        schema: JoinSchema | None,
+        memory: MemoryAccount,
+        claim: SpillClaim,
+        wait_threshold: float,
+    ) -> None:
+        self.sources = sources
+        self.question = question
+        self.memory = memory
+        self.plan = MemoryPlan.split(memory.limit)
+        self.claim = claim
+        self.wait_threshold = wait_threshold
+        self.operator: ProgressiveJoin | None = None
+        self.schema = schema
+        self.rows_read = [0, 0]
+        self.rows_out = 0
+        self.stalls = 0
+        self.complete = [False, False]
+        self._inbox = Inbox(memory, share=self.plan.input // 2)
+        self._readers = [Reader(source, self._inbox, largest=memory.limit) for source in sources]
+        self._started = False
+        self._results = self._run()
+        self._driving = threading.RLock()
+
+    @property
+    def metrics(self) -> Metrics:
+        return Metrics() if self.operator is None else self.operator.metrics
+
+    def columns(self) -> JoinSchema:
+        """Wait until the columns of both inputs are known, and check the join against them."""
+        if self.schema is None:
+            self._start()
+            try:
+                self._inbox.wait_until(self._columns_are_known)
+                columns = [self._columns_of(side) for side in Side]
+                self.schema = self.question.resolve(*columns)
+            except BaseException:
+                self.close()
+                raise
+        return self.schema
+
+    def advance(self) -> pa.RecordBatch | None:
+        """The next rows of the result; None when there are no more or the run was closed."""
+        with self._driving:
+            try:
+                return next(self._results, None)
+            except Closed:
+                return None
+            except BaseException:
+                self.close()
+                raise
+
+    def _run(self) -> Generator[pa.RecordBatch]:
+        self._start()
+        schema = self.columns()
+        operator = self.operator = make_operator(
+            self.question.algorithm, schema, memory=self.memory, spill=self.claim.area
+        )
+        while not all(self.complete):
+            news = self._inbox.take(self.wait_threshold)
+            if news is None:
+                self.stalls += 1
+                yield from self._emit(operator.idle(self._inbox.has_news))
+                # The operator has nothing left to do, or there is news. Either way:
+                news = self._inbox.take(None)
+            if isinstance(news, Arrived):
+                yield from self._push(operator, news)
+            elif isinstance(news, Ended):
+                self.complete[news.side] = True
+                yield from self._emit(operator.end(news.side))
+            elif isinstance(news, Failed):
+                yield from self._give_up(operator, news)
+        yield from self._emit(operator.finish())
+
+    def close(self) -> None:
+        self._inbox.close()  # Whoever waits in there wakes up, so that the lock below comes free.
+        with self._driving, contextlib.ExitStack() as stack:
+            # Last in, first out. Whatever goes wrong before, the files go.
+            stack.callback(self.claim.close)
+            if self.operator is not None:
+                stack.callback(self.operator.close)
+            if self._started:
+                for reader in self._readers:
+                    stack.callback(reader.stop)
+            stack.callback(self._leave)
+
+    def _leave(self) -> None:
+        with contextlib.suppress(ValueError):  # Raised when an interrupt closes us from inside.
+            self._results.close()
+
+    def _start(self) -> None:
+        if not self._started:
+            self._started = True
+            for reader in self._readers:
+                reader.start()
+
+    def _push(self, operator: ProgressiveJoin, news: Arrived) -> Iterator[pa.RecordBatch]:
+        self.rows_read[news.side] += len(news.batch)
+        if len(news.batch):
+            yield from self._emit(operator.push(news.side, news.batch))
+        self._inbox.joined(news)
+
+    def _emit(self, found: Iterator[Matches]) -> Iterator[pa.RecordBatch]:
+        assert self.schema is not None
+        for matches in found:
+            if len(matches):
+                batch = self.schema.materialise(matches)
+                self.rows_out += len(batch)
+                yield batch
+
+    def _give_up(self, operator: ProgressiveJoin, failed: Failed) -> Iterator[pa.RecordBatch]:
+        """Deliver all that follows from what has arrived, then raise the source's error."""
+        while self._inbox.has_news():
+            news = self._inbox.take(None)
+            if isinstance(news, Arrived):
+                yield from self._push(operator, news)
+            elif isinstance(news, Ended):
+                self.complete[news.side] = True
+                yield from self._emit(operator.end(news.side))
+        for side in Side:
+            if not self.complete[side]:
+                yield from self._emit(self._certain(operator.end(side)))
+        yield from self._emit(self._certain(operator.finish()))
+        raise self._failure(failed)
+
+    def _certain(self, found: Iterator[Matches]) -> Iterator[Matches]:
+        """Leave out rows whose partner might have been among those that never came."""
+        for matches in found:
+            lone = Side.LEFT if matches.right is None else Side.RIGHT
+            if matches.stage is not Stage.UNMATCHED or self.complete[lone.other]:
+                yield matches
+
+    def _failure(self, failed: Failed) -> BaseException:
+        if isinstance(failed.error, WatersmeetError):
+            return failed.error
+        left, right = self.rows_read
+        failure = SourceFailed(
+            f"{self.sources[failed.side].name} failed with {type(failed.error).__name__}: "
+            f"{failed.error}. By then {left:,} left and {right:,} right rows had arrived and "
+            f"{self.rows_out:,} result rows were delivered; those are right but not all.",
+            remedy="Mend the source and run the join again.",
+            side=failed.side.name.lower(),
+            rows_read=(left, right),
+            rows_out=self.rows_out,
+        )
+        failure.__cause__ = failed.error
+        return failure
+
+    def _columns_are_known(self) -> bool:
+        first = [self._inbox.first(side) for side in Side]
+        if any(isinstance(news, Failed) for news in first):
+            return True
+        known = [source.schema is not None for source in self.sources]
+        return all(known[side] or first[side] is not None for side in Side)
+
+    def _columns_of(self, side: Side) -> pa.Schema:
+        source, news = self.sources[side], self._inbox.first(side)
+        failed = [each for each in map(self._inbox.first, Side) if isinstance(each, Failed)]
+        if failed:
+            raise self._failure(failed[0])
+        if source.schema is not None:
+            return source.schema
+        if isinstance(news, Arrived):
+            return news.batch.schema
+        raise SchemaError(
+            f"{source.name} ended without a single batch, so its columns are unknown.",
+            remedy="Wrap it in pyarrow.RecordBatchReader.from_batches(schema, batches), or yield "
+            "an empty batch first.",
+        )

@@ -1,0 +1,77 @@
+"""One thread per input: it asks its source for batches and leaves them in the inbox."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+
+from watersmeet.errors import MemoryTooSmall, SchemaError
+from watersmeet.local.inbox import Closed, Inbox
+from watersmeet.local.sources import Source
+
+_PATIENCE_S = 0.25
+
+
+class Reader:
+    """Reads one source to its end, its failure, or the close of the join.
+
+    A source that never returns cannot be interrupted from outside. The thread is a daemon,
+    holds nothing of the join but the inbox, and leaves at the source's next sign of life.
+    """
+
+    def __init__(self, source: Source, inbox: Inbox, *, largest: int) -> None:
+        self._source = source
+        self._inbox = inbox
+        self._largest = largest
+        name = f"watersmeet-{source.side.name.lower()}"
+        self._thread = threading.Thread(target=self._read, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Wait a moment for the thread; call after the inbox is closed."""
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(_PATIENCE_S)
+
+    def _read(self) -> None:
+        side, schema = self._source.side, self._source.schema
+        try:
+            batches = self._source.batches()
+            while True:
+                self._inbox.wait_for_room(side)
+                batch = next(batches, None)
+                if batch is None:
+                    break
+                if schema is None:
+                    schema = batch.schema
+                self._inbox.put(side, self._fitting(batch, schema))
+                del batch  # While we wait for room, only the inbox should hold it.
+            self._inbox.end(side)
+        except Closed:
+            pass
+        except BaseException as error:  # Even SystemExit belongs to the one who joins.
+            self._inbox.fail(side, error)
+
+    def _fitting(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        if batch.nbytes > self._largest:
+            raise MemoryTooSmall(
+                f"{self._source.name} delivered a batch of {batch.nbytes:,} bytes, "
+                f"more than the whole memory of the join ({self._largest:,}).",
+                remedy="Deliver smaller batches, or give the join more memory.",
+            )
+        if batch.schema.equals(schema):
+            return batch
+        if batch.schema.names == schema.names and batch.schema.types == schema.types:
+            # Only nullability differs, which is a promise about the rows and no part of them.
+            return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        raise SchemaError(
+            f"{self._source.name} delivered a batch with the columns {_describe(batch.schema)}, "
+            f"after others with {_describe(schema)}.",
+            remedy="Cast every batch to one schema before joining.",
+        )
+
+
+def _describe(schema: pa.Schema) -> str:
+    return "(" + ", ".join(f"{field.name}: {field.type}" for field in schema) + ")"

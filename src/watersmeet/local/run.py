@@ -1,0 +1,175 @@
+"""A join of two inputs in this process, as an iterator of its result."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from watersmeet.errors import InvalidArgument
+from watersmeet.local.claim import SpillClaim
+from watersmeet.local.driver import Driver, Question
+from watersmeet.local.explain import explain
+from watersmeet.local.sources import open_source
+from watersmeet.model import JoinType, Side
+from watersmeet.operators.family import find_algorithm
+from watersmeet.operators.metrics import Metrics
+from watersmeet.rows.condition import ConditionLike
+from watersmeet.rows.schema import On
+from watersmeet.store.account import MemoryAccount, MemoryPlan
+
+_AUTO = "rpj"
+
+
+def join(
+    left: Any,
+    right: Any,
+    *,
+    on: On,
+    how: str = "inner",
+    algorithm: str = "auto",
+    memory: int | str = "256MB",
+    wait_threshold: float = 0.025,
+    spill_dir: str | Path | None = None,
+    condition: ConditionLike | None = None,
+    suffixes: tuple[str, str] = ("", "_right"),
+) -> LocalJoin:
+    """Join two inputs while they are still arriving.
+
+    Rows of the result come as soon as both partners have come. What does not fit in `memory` is
+    spilled and joined while the inputs stall, or at the end. The result is exact.
+
+    Parameters
+    ----------
+    left, right
+        An iterator of `pyarrow.RecordBatch`; a Table, RecordBatchReader or Dataset of pyarrow;
+        anything with an Arrow stream (a pandas or Polars frame, a DuckDB relation); or the path
+        of a Parquet, Arrow or CSV file, of a directory of them, or a list of paths.
+    on
+        The column that must be equal, or a list of them; {"id": "user_id"} where the two sides
+        call it differently.
+    how
+        inner, left, right, full, semi or anti.
+    algorithm
+        shj, xjoin, hmj, pmj, rpj, rpj-md, rpj-dd, ...; auto is rpj, the one that keeps in memory
+        what is likeliest to be asked for and uses every stall.
+    memory
+        The most this join may hold, such as "256MB": rows, indexes and waiting input.
+    wait_threshold
+        Seconds of silence on all open inputs after which spilled rows are joined.
+    spill_dir
+        An existing directory for what does not fit; the system's temporary one by default.
+    condition
+        A `pyarrow.compute` expression over the columns of the result, or a function of a batch of
+        them, that a pair must also meet.
+    suffixes
+        What is appended to a name that both sides have, left and right.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> orders = pa.table({"id": [1, 2, 3], "item": ["pen", "cup", "hat"]})
+    >>> prices = pa.table({"item": ["cup", "pen"], "price": [4.0, 1.5]})
+    >>> join(orders, prices, on="item").read_all().sort_by("id").to_pylist()
+    [{'item': 'pen', 'id': 1, 'price': 1.5}, {'item': 'cup', 'id': 2, 'price': 4.0}]
+    """
+    auto = algorithm == "auto"
+    question = Question(
+        on=on,
+        how=JoinType.parse(how),
+        algorithm=find_algorithm(_AUTO if auto else algorithm).name,
+        auto=auto,
+        condition=condition,
+        suffixes=suffixes,
+    )
+    limit, plan = MemoryPlan.parse(memory)
+    patience = _seconds(wait_threshold)
+    # A side's share of input memory holds several batches, or reading would wait for joining.
+    batch_bytes = plan.input // 8
+    sources = (
+        open_source(left, side=Side.LEFT, batch_bytes=batch_bytes),
+        open_source(right, side=Side.RIGHT, batch_bytes=batch_bytes),
+    )
+    schemas = [source.schema for source in sources if source.schema is not None]
+    driver = Driver(
+        sources,
+        question,
+        schema=question.resolve(*schemas) if len(schemas) == 2 else None,
+        memory=MemoryAccount(limit),
+        claim=SpillClaim(spill_dir),
+        wait_threshold=patience,
+    )
+    return LocalJoin(driver)
+
+
+class LocalJoin:
+    """A running join: iterate over it, read it whole, or ask it how it is doing.
+
+    It stops reading while nobody asks for rows. Leaving it, in whatever way, stops its threads
+    and removes its files: the end of the result, `close`, a `with` block, an exception, or
+    simply the last reference to it going away.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        # The driver knows nothing of us, so this fires as soon as the caller lets go.
+        self._abandoned = weakref.finalize(self, driver.close)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = self._driver.advance()
+        if batch is None:
+            self.close()
+            raise StopIteration
+        return batch
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the result. Waits for the first batch of an input that has no schema."""
+        return self._driver.columns().output
+
+    @property
+    def metrics(self) -> Metrics:
+        """Rows in and out by stage, memory, spills and what the algorithm has learnt so far."""
+        return self._driver.metrics
+
+    def explain(self) -> str:
+        """What runs and why, where it spills, and the latest decisions, for a person to read."""
+        return explain(self._driver)
+
+    def read_all(self) -> pa.Table:
+        """The rest of the result as one table."""
+        batches = list(self)
+        return pa.Table.from_batches(batches, schema=self._driver.columns().output)
+
+    def close(self) -> None:
+        """Stop, whatever is still to come. May be called more than once."""
+        self._driver.close()
+        self._abandoned.detach()
+
+
+def _seconds(wait_threshold: float) -> float:
+    is_number = isinstance(wait_threshold, int | float) and not isinstance(wait_threshold, bool)
+    if not is_number or not math.isfinite(wait_threshold) or wait_threshold < 0:
+        raise InvalidArgument(
+            f"wait_threshold={wait_threshold!r} is no length of time.",
+            remedy="Give seconds, zero or more, such as 0.025.",
+        )
+    return float(wait_threshold)

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox
+from watersmeet.local.sources import MAX_ROWS
+from watersmeet.model import Side
+from watersmeet.store.account import MemoryAccount
+
+PATIENCE_S = 30  # Only a bound on how long a broken test hangs.
+
+
+def batch_of(rows: int) -> pa.RecordBatch:
+    return pa.record_batch({"k": pa.array(range(rows), pa.int64())})
+
+
+@pytest.fixture
+def account() -> MemoryAccount:
+    return MemoryAccount(2**20)
+
+
+@pytest.fixture
+def inbox(account: MemoryAccount) -> Inbox:
+    return Inbox(account, share=800)
+
+
+def taken(inbox: Inbox) -> Arrived:
+    news = inbox.take(0)
+    assert isinstance(news, Arrived)
+    return news
+
+
+def test_sides_are_served_in_turn_while_both_have_news(inbox: Inbox) -> None:
+    for _ in range(2):
+        inbox.put(Side.LEFT, batch_of(1))
+    inbox.put(Side.RIGHT, batch_of(1))
+    assert [taken(inbox).side for _ in range(3)] == [Side.LEFT, Side.RIGHT, Side.LEFT]
+
+
+def test_silence_is_none_and_not_news(inbox: Inbox) -> None:
+    assert inbox.take(0) is None
+    assert not inbox.has_news()
+
+
+def test_a_side_has_no_room_once_the_next_batch_would_pass_its_share(inbox: Inbox) -> None:
+    assert inbox.has_room(Side.LEFT)
+    inbox.put(Side.LEFT, batch_of(50))
+    assert inbox.has_room(Side.LEFT)
+    inbox.put(Side.LEFT, batch_of(50))
+    assert not inbox.has_room(Side.LEFT)
+    assert inbox.has_room(Side.RIGHT)
+
+
+def test_one_batch_is_let_in_however_large(inbox: Inbox) -> None:
+    inbox.put(Side.LEFT, batch_of(1))
+    inbox.joined(taken(inbox))
+    inbox.put(Side.LEFT, batch_of(10_000))
+    assert not inbox.has_room(Side.LEFT)
+
+
+def test_a_large_batch_is_cut_and_counted_until_its_last_piece_is_joined(
+    account: MemoryAccount,
+) -> None:
+    inbox = Inbox(account, share=8 * 10 * MAX_ROWS)
+    whole = batch_of(MAX_ROWS * 2 + 5)
+    inbox.put(Side.RIGHT, whole)
+    pieces = [taken(inbox) for _ in range(3)]
+    assert inbox.take(0) is None
+    assert pa.Table.from_batches([piece.batch for piece in pieces]).equals(
+        pa.Table.from_batches([whole])
+    )
+    for piece in pieces[:2]:
+        inbox.joined(piece)
+        assert account.by_purpose() == {"input": whole.nbytes}
+    inbox.joined(pieces[2])
+    assert account.used == 0
+
+
+def test_pieces_are_a_fraction_of_the_share(inbox: Inbox) -> None:
+    inbox.put(Side.LEFT, batch_of(400))
+    assert taken(inbox).batch.nbytes <= 200
+
+
+def test_an_empty_batch_arrives_with_its_columns(inbox: Inbox) -> None:
+    inbox.put(Side.LEFT, batch_of(0))
+    assert taken(inbox).batch.schema.names == ["k"]
+
+
+def test_the_end_and_the_failure_come_after_what_was_delivered(inbox: Inbox) -> None:
+    problem = OSError("cut")
+    inbox.put(Side.LEFT, batch_of(1))
+    inbox.end(Side.LEFT)
+    inbox.put(Side.RIGHT, batch_of(1))
+    inbox.fail(Side.RIGHT, problem)
+    news = [inbox.take(0) for _ in range(4)]
+    assert [type(each) for each in news] == [Arrived, Arrived, Ended, Failed]
+    assert news[3] == Failed(Side.RIGHT, problem)
+
+
+def test_a_waiting_reader_goes_on_when_rows_are_joined(inbox: Inbox) -> None:
+    inbox.put(Side.LEFT, batch_of(100))
+    reader = threading.Thread(target=inbox.wait_for_room, args=[Side.LEFT], daemon=True)
+    reader.start()
+    while inbox.has_news():
+        inbox.joined(taken(inbox))
+    reader.join(PATIENCE_S)
+    assert not reader.is_alive()
+
+
+def test_close_wakes_and_stops_readers_and_the_join(
+    inbox: Inbox, account: MemoryAccount
+) -> None:
+    inbox.put(Side.LEFT, batch_of(100))
+    stopped = []
+
+    def read() -> None:
+        with pytest.raises(Closed):
+            inbox.wait_for_room(Side.LEFT)
+        stopped.append("reader")
+
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
+    inbox.close()
+    reader.join(PATIENCE_S)
+    assert stopped == ["reader"]
+    assert account.used == 0
+    assert inbox.has_news()
+    with pytest.raises(Closed):
+        inbox.take(None)
+    with pytest.raises(Closed):
+        inbox.put(Side.LEFT, batch_of(1))
+    inbox.end(Side.LEFT)
+    inbox.close()
