@@ -1,0 +1,53 @@
+"""Copying values of variable width, and closing the gaps that evicted rows leave."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_OUT_BYTES = types.Array(types.uint8, 1, "C")
+_I64 = types.Array(types.int64, 1, "C", readonly=True)
+_OUT_I64 = types.Array(types.int64, 1, "C")
+_OUT_I32 = types.Array(types.int32, 1, "C")
+_MASK = types.Array(types.boolean, 1, "C", readonly=True)
+
+
+@njit(
+    [types.int64(_I64, _I64, _OUT_I32), types.int64(_I64, _I64, _OUT_I64)], cache=True, nogil=True
+)
+def lay_out(offsets, index, out_offsets):
+    """Offsets of the chosen values laid end to end; returns their total length in bytes."""
+    total = 0
+    for k in range(index.size):
+        out_offsets[k] = total
+        total += offsets[index[k] + 1] - offsets[index[k]]
+    out_offsets[index.size] = total
+    return total
+
+
+@njit(types.void(_I64, _BYTES, _I64, _OUT_BYTES), cache=True, nogil=True)
+def copy_bytes(offsets, data, index, out):
+    position = 0
+    for k in range(index.size):
+        start, stop = offsets[index[k]], offsets[index[k] + 1]
+        for b in range(start, stop):
+            out[position] = data[b]
+            position += 1
+
+
+@njit(types.void(_OUT_I64, _OUT_BYTES, _MASK), cache=True, nogil=True)
+def close_gaps(offsets, data, keep):
+    """Move the kept values to the front, in place and in order."""
+    kept = 0
+    position = np.int64(0)
+    for row in range(keep.size):
+        start, stop = offsets[row], offsets[row + 1]
+        if keep[row]:
+            offsets[kept] = position
+            kept += 1
+            if start != position:
+                for b in range(start, stop):
+                    data[position + b - start] = data[b]
+            position += stop - start
+    offsets[kept] = position

@@ -1,0 +1,294 @@
+"""Finding pairs: hash chains, merges of sorted rows, and which pairs have met before.
+
+A node is two words, the row's hash and the next row of its chain, side by side because a probe
+always needs both. Buckets come from a hash's low bits and partitions from its high bits, so the
+rows of one partition still spread over every bucket. Rows are told apart by hash alone: whether
+equal hashes mean equal keys is decided by whoever asks.
+
+Everything here that calls each other shares this file, because numba's on-disk cache does not
+notice a change in a function that another file defines.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+
+_U64 = types.Array(types.uint64, 1, "C", readonly=True)
+_I64 = types.Array(types.int64, 1, "C", readonly=True)
+_I32 = types.Array(types.int32, 1, "C", readonly=True)
+_HISTORY = types.Array(types.int64, 2, "C", readonly=True)
+_RANGES = types.Array(types.uint64, 2, "C", readonly=True)
+_NODES = types.Array(types.uint64, 2, "C")
+_OUT = types.Array(types.int64, 1, "C")
+_HEADS = types.Array(types.int32, 1, "C")
+_BITS = types.Array(types.uint8, 1, "C")
+_MASK = types.Array(types.boolean, 1, "C")
+
+# How many probes are in flight together. Their loads do not depend on each other, so the
+# processor fetches them at once; 64 was as good as 256 and better than 16 (bench: scaling).
+_GROUP = 64
+
+
+@njit(types.void(_HEADS, _NODES, types.int64, types.int64), cache=True, nogil=True)
+def insert(heads, nodes, start, stop):
+    """Link rows [start, stop), whose hashes are in place; the newest becomes its chain's head."""
+    mask = np.uint64(heads.size - 1)
+    for row in range(start, stop):
+        bucket = nodes[row, 0] & mask
+        nodes[row, 1] = np.uint64(np.int64(heads[bucket]))
+        heads[bucket] = np.int32(row)
+
+
+@njit(
+    types.UniTuple(types.int64, 3)(_HEADS, _NODES, _U64, types.int64, types.int64, _OUT, _OUT),
+    cache=True,
+    nogil=True,
+)
+def probe(heads, nodes, wanted, start, resume, rows, asked):
+    """Pair wanted[start:] with stored rows of equal hash until `rows` and `asked` are full.
+
+    `resume` is the chain position to go on from inside wanted[start], or -2 to begin it.
+    Returns how many pairs were written, and (start, resume) for the next call; start equals
+    wanted.size when all is done.
+    """
+    mask = np.uint64(heads.size - 1)
+    limit = rows.size
+    found = 0
+    i = start
+    if resume >= -1:
+        row = resume
+        while row >= 0:
+            if nodes[row, 0] == wanted[i]:
+                if found == limit:
+                    return found, i, row
+                rows[found] = row
+                asked[found] = i
+                found += 1
+            row = np.int64(nodes[row, 1])
+        i += 1
+
+    first = np.empty(_GROUP, np.int64)
+    hashes = np.empty(_GROUP, np.uint64)
+    nexts = np.empty(_GROUP, np.int64)
+    while i < wanted.size:
+        size = min(_GROUP, wanted.size - i)
+        for k in range(size):
+            first[k] = heads[wanted[i + k] & mask]
+        for k in range(size):
+            row = max(first[k], 0)
+            hashes[k] = nodes[row, 0]
+            nexts[k] = np.int64(nodes[row, 1])
+        for k in range(size):
+            row = first[k]
+            if row < 0:
+                continue
+            want = wanted[i + k]
+            if hashes[k] == want:
+                if found == limit:
+                    return found, i + k, row
+                rows[found] = row
+                asked[found] = i + k
+                found += 1
+            row = nexts[k]
+            while row >= 0:
+                if nodes[row, 0] == want:
+                    if found == limit:
+                        return found, i + k, row
+                    rows[found] = row
+                    asked[found] = i + k
+                    found += 1
+                row = np.int64(nodes[row, 1])
+        i += size
+    return found, i, -2
+
+
+@njit(inline="always")
+def _partition(hash_, partitions):
+    return np.int64(((hash_ >> np.uint64(32)) * np.uint64(partitions)) >> np.uint64(32))
+
+
+@njit(types.void(_NODES, types.int64, _I64, _OUT, _HEADS), cache=True, nogil=True)
+def group_rows(nodes, count, places, cursor, grouped):
+    """List the rows of chosen partitions, partition by partition, oldest row first.
+
+    `cursor[p]` is where partition p's rows go in `grouped` and is moved on; rows past
+    `places[p]` are left out, so a partition with places[p] == cursor[p] stays as it is.
+    """
+    partitions = cursor.size
+    for row in range(count):
+        p = _partition(nodes[row, 0], partitions)
+        if cursor[p] < places[p]:
+            grouped[cursor[p]] = np.int32(row)
+            cursor[p] += 1
+
+
+@njit(types.void(_U64, _OUT), cache=True, nogil=True)
+def count_partitions(hashes, counts):
+    for i in range(hashes.size):
+        counts[_partition(hashes[i], counts.size)] += 1
+
+
+# ---- who has met whom (operators/history.py explains the entries) ------------------------------
+
+
+@njit
+def _met_by_scan(arrived, departed, other_departed, hash_, scans, ranges):
+    """Whether an md-task joined a row in memory from `arrived` to `departed` with the other."""
+    low, high = 0, scans.shape[0]
+    while low < high:
+        middle = (low + high) // 2
+        if scans[middle, 0] > arrived:
+            high = middle
+        else:
+            low = middle + 1
+    while low < scans.shape[0] and scans[low, 0] < departed:
+        if (
+            scans[low, 1] <= other_departed <= scans[low, 2]
+            and ranges[low, 0] <= hash_ <= ranges[low, 1]
+        ):
+            return True
+        low += 1
+    return False
+
+
+@njit
+def _met_by_merge(left_departed, right_departed, hash_, merges, ranges):
+    for k in range(merges.shape[0]):
+        if (
+            merges[k, 0] <= left_departed <= merges[k, 1]
+            and merges[k, 2] <= right_departed <= merges[k, 3]
+            and ranges[k, 0] <= hash_ <= ranges[k, 1]
+        ):
+            return True
+    return False
+
+
+@njit
+def _met(
+    hash_, ats_l, dts_l, ats_r, dts_r, scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges
+):
+    if ats_l < dts_r and ats_r < dts_l:  # they were in memory together
+        return True
+    if dts_r < dts_l and _met_by_scan(ats_l, dts_l, dts_r, hash_, scans_l, ranges_l):
+        return True
+    if dts_l < dts_r and _met_by_scan(ats_r, dts_r, dts_l, hash_, scans_r, ranges_r):
+        return True
+    return _met_by_merge(dts_l, dts_r, hash_, merges, merge_ranges)
+
+
+_PAST = (_HISTORY, _RANGES, _HISTORY, _RANGES, _HISTORY, _RANGES)
+
+
+@njit(
+    types.UniTuple(types.int64, 4)(
+        _U64, _I64, _I64, _U64, _I64, _I64, *_PAST, types.int64, types.int64, types.int64, _OUT, _OUT
+    ),
+    cache=True,
+    nogil=True,
+)
+def merge(
+    hashes_l, ats_l, dts_l, hashes_r, ats_r, dts_r,
+    scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
+    i, group, j, out_l, out_r,
+):  # fmt: skip
+    """Pair rows of equal hash in two sorted lists, leaving out pairs that have met.
+
+    (i, group, j) is the place to go on from: row i on the left, the start of the right rows that
+    may equal it, and the next of those to look at. Returns the number of pairs written and the
+    place for the next call; i equals hashes_l.size when all is done.
+    """
+    found = 0
+    limit = out_l.size
+    while i < hashes_l.size:
+        hash_ = hashes_l[i]
+        while group < hashes_r.size and hashes_r[group] < hash_:
+            group += 1
+            j = group
+        while j < hashes_r.size and hashes_r[j] == hash_:
+            if not _met(
+                hash_, ats_l[i], dts_l[i], ats_r[j], dts_r[j],
+                scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
+            ):  # fmt: skip
+                if found == limit:
+                    return found, i, group, j
+                out_l[found] = i
+                out_r[found] = j
+                found += 1
+            j += 1
+        i += 1
+        j = group
+    return found, i, group, j
+
+
+@njit(
+    types.int64(
+        _U64, _I64, _I64, _U64, _I64, _I64, *_PAST, _OUT, _OUT, types.int64
+    ),
+    cache=True,
+    nogil=True,
+)
+def drop_met(
+    hashes_l, ats_l, dts_l, hashes_r, ats_r, dts_r,
+    scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
+    rows_l, rows_r, count,
+):  # fmt: skip
+    """Keep, in place, the first `count` pairs' pairs that have not met; returns how many.
+
+    The stamps are those of the pairs, one entry each.
+    """
+    kept = 0
+    for k in range(count):
+        if not _met(
+            hashes_l[k], ats_l[k], dts_l[k], ats_r[k], dts_r[k],
+            scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
+        ):  # fmt: skip
+            rows_l[kept] = rows_l[k]
+            rows_r[kept] = rows_r[k]
+            kept += 1
+    return kept
+
+
+# ---- rows that have found a partner -------------------------------------------------------------
+
+
+@njit(types.void(_BITS, _I64), cache=True, nogil=True)
+def mark(bits, stamps):
+    for k in range(stamps.size):
+        bits[stamps[k] >> 3] |= np.uint8(1 << (stamps[k] & 7))
+
+
+@njit(types.void(_BITS, _I64, _MASK), cache=True, nogil=True)
+def mark_new(bits, stamps, fresh):
+    """Mark rows and tell which were unmarked, a row that comes twice only the first time."""
+    for k in range(stamps.size):
+        bit = np.uint8(1 << (stamps[k] & 7))
+        fresh[k] = (bits[stamps[k] >> 3] & bit) == 0
+        bits[stamps[k] >> 3] |= bit
+
+
+@njit(types.void(_BITS, _I64, _MASK), cache=True, nogil=True)
+def unmarked(bits, stamps, fresh):
+    for k in range(stamps.size):
+        fresh[k] = (bits[stamps[k] >> 3] & np.uint8(1 << (stamps[k] & 7))) == 0
+
+
+# ---- distinct values ----------------------------------------------------------------------------
+
+
+@njit(types.void(_BITS, _U64), cache=True, nogil=True)
+def count_distinct(registers, hashes):
+    """HyperLogLog (Flajolet et al., 2007): the longest run of zeros seen per register."""
+    bits = np.uint64(0)
+    while (np.uint64(1) << bits) < np.uint64(registers.size):
+        bits += np.uint64(1)
+    mask = np.uint64(registers.size - 1)
+    for k in range(hashes.size):
+        rest = hashes[k] >> bits
+        rank = np.uint8(1)
+        while rank < 52 and (rest & np.uint64(1)) == 0:
+            rest >>= np.uint64(1)
+            rank += np.uint8(1)
+        register = hashes[k] & mask
+        if rank > registers[register]:
+            registers[register] = rank

@@ -1,0 +1,1 @@
+"""Running facts about the inputs, for policies to decide by."""

@@ -1,0 +1,1 @@
+"""The papers' algorithms: one mechanism a file, told apart by their policies."""

@@ -1,0 +1,153 @@
+"""Who has met whom: why no pair of rows is ever reported twice.
+
+Every row has an arrival stamp (ATS) and, once it has left memory, a departure stamp (DTS), both
+drawn from one counter, so two events never tie. A pair has met, and must not be reported again,
+when one of these holds:
+
+* their stays in memory [ATS, DTS) overlap: the later one found the other in the mm-stage;
+* an **md-task** ran while one was in memory, and the other was among the disk rows it read: a
+  *scan*, an entry (stamp, DTS range, hash range);
+* a **dd-task** merged the runs that hold them: a *merge*, an entry (DTS range left, DTS range
+  right, hash range).
+
+Ranges of DTS name runs without naming files: runs of a partition are ordered by DTS and only
+neighbours are merged, so the rows of a run are always a range of DTS, and "the two rows come from
+matching runs" (RPJ 5.2) is the same as "their DTS are in the two ranges of one merge". This holds
+for unequal numbers of runs on the two sides, and HMJ's rule of equal run numbers is the special
+case of equal DTS. Ranges of hashes say how far a task had come when it was interrupted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.model import Side
+
+LAST_HASH = 2**64 - 1
+
+Past = tuple[NDArray[Any], ...]
+"""The six arrays that `kernels.matching.merge` and `drop_met` take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """At `stamp` an md-task joined one side's memory with the other's disk rows in the ranges."""
+
+    stamp: int
+    departed: tuple[int, int]
+    hashes: tuple[int, int] = (0, LAST_HASH)
+
+    def then(self, following: Scan) -> Scan | None:
+        """One entry for both, if the following step went on where this one stopped."""
+        if self.stamp != following.stamp:
+            return None
+        if self.departed == following.departed and self.hashes[1] + 1 == following.hashes[0]:
+            return Scan(self.stamp, self.departed, (self.hashes[0], following.hashes[1]))
+        if self.hashes == following.hashes == (0, LAST_HASH):
+            return Scan(self.stamp, (self.departed[0], following.departed[1]))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A dd-task joined the left and the right disk rows in the ranges."""
+
+    left: tuple[int, int]
+    right: tuple[int, int]
+    hashes: tuple[int, int] = (0, LAST_HASH)
+
+    def covers(self, other: Merge) -> bool:
+        return (
+            _within(other.left, self.left)
+            and _within(other.right, self.right)
+            and _within(other.hashes, self.hashes)
+        )
+
+
+def _within(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
+
+
+class History:
+    """What has been joined from disk in one partition."""
+
+    def __init__(self) -> None:
+        self._scans = (_Log(3), _Log(3))
+        self._merges: list[Merge] = []
+        self._merge_log = _Log(4)
+
+    def scanned(self, side: Side, scan: Scan) -> None:
+        """`side` is the side that was in memory. Steps of one task grow into one entry."""
+        log = self._scans[side]
+        if (last := log.last()) is not None:
+            stamp, *departed, low, high = last
+            before = Scan(stamp, (departed[0], departed[1]), (low, high))
+            if (grown := before.then(scan)) is not None:
+                log.replace_last((grown.stamp, *grown.departed), grown.hashes)
+                return
+        log.append((scan.stamp, *scan.departed), scan.hashes)
+
+    def merged(self, merge: Merge) -> None:
+        """A merge covers the smaller ones that made its runs, so the list stays short."""
+        self._merges = [old for old in self._merges if not merge.covers(old)] + [merge]
+        self._merge_log = _Log(4)
+        for each in self._merges:
+            self._merge_log.append((*each.left, *each.right), each.hashes)
+
+    def arrays(self) -> Past:
+        left, right = self._scans
+        return (*left.arrays(), *right.arrays(), *self._merge_log.arrays())
+
+    def save(self) -> dict[str, Any]:
+        return {
+            "scans": [log.save() for log in self._scans],
+            "merges": [[merge.left, merge.right, merge.hashes] for merge in self._merges],
+        }
+
+    @classmethod
+    def load(cls, saved: dict[str, Any]) -> History:
+        history = cls()
+        for side, entries in zip(Side, saved["scans"], strict=True):
+            for stamp, *departed, low, high in entries:
+                history.scanned(side, Scan(stamp, (departed[0], departed[1]), (low, high)))
+        for left, right, hashes in saved["merges"]:
+            history.merged(Merge(tuple(left), tuple(right), tuple(hashes)))
+        return history
+
+
+class _Log:
+    """Entries as two growing arrays, one of stamps and one of hashes, ready for a kernel."""
+
+    def __init__(self, width: int) -> None:
+        self._count = 0
+        self._stamps = np.empty((4, width), np.int64)
+        self._hashes = np.empty((4, 2), np.uint64)
+
+    def append(self, stamps: tuple[int, ...], hashes: tuple[int, int]) -> None:
+        if self._count == len(self._stamps):
+            self._stamps = np.concatenate([self._stamps, np.empty_like(self._stamps)])
+            self._hashes = np.concatenate([self._hashes, np.empty_like(self._hashes)])
+        self._stamps[self._count] = stamps
+        self._hashes[self._count] = hashes
+        self._count += 1
+
+    def last(self) -> list[int] | None:
+        if not self._count:
+            return None
+        end = self._count - 1
+        return [*self._stamps[end].tolist(), *self._hashes[end].tolist()]
+
+    def replace_last(self, stamps: tuple[int, ...], hashes: tuple[int, int]) -> None:
+        self._count -= 1
+        self.append(stamps, hashes)
+
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        return self._stamps[: self._count], self._hashes[: self._count]
+
+    def save(self) -> list[list[int]]:
+        stamps, hashes = self.arrays()
+        return [a + b for a, b in zip(stamps.tolist(), hashes.tolist(), strict=True)]

@@ -1,0 +1,120 @@
+"""The memory part of a join: both tables, how much they may hold, and what has to leave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.model import Side
+from watersmeet.policies.flush import Victim
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.runs import resident_piece
+from watersmeet.store.table import Table, batch_bytes, row_bytes
+
+# An arriving batch is taken in pieces of at most this share of memory, so that one flush makes
+# room for many pieces.
+_PIECE_SHARE = 1 / 16
+_COPIED_ROWS = 2**16
+
+
+class MemoryPart:
+    """R_mem1 and R_mem2 under one capacity, in bytes, or in rows when `rows` is given."""
+
+    def __init__(
+        self, schema: JoinSchema, *, nbytes: int, rows: int | None, partitions: int
+    ) -> None:
+        self._schemas = [schema.stored(side) for side in Side]
+        self.row_bytes = [row_bytes(stored) for stored in self._schemas]
+        self._counts_rows = rows is not None
+        self._partitions = partitions
+        self.capacity = nbytes if rows is None else rows
+        self.tables = tuple(self._new_table(side) for side in Side)
+
+    @property
+    def used(self) -> int:
+        return sum(map(len, self.tables)) if self._counts_rows else self.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        return sum(table.nbytes for table in self.tables)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Rows in memory by [side, partition]."""
+        return np.array([table.by_partition for table in self.tables])
+
+    def overflow(self, rows: pa.RecordBatch) -> int:
+        """How much must leave before these rows fit; 0 if they do."""
+        size = len(rows) if self._counts_rows else batch_bytes(rows)
+        return max(self.used + size - self.capacity, 0)
+
+    def piece_rows(self, rows: pa.RecordBatch, start: int) -> int:
+        """How many rows from `start` on to take in at once, at least one."""
+        share = max(int(self.capacity * _PIECE_SHARE), 1)
+        if self._counts_rows:
+            return min(share, len(rows) - start)
+        mean = max(batch_bytes(rows) // max(len(rows), 1), 1)
+        count = min(max(share // mean, 1), len(rows) - start)
+        # Rows of uneven size: halve until the piece really is small.
+        while count > 1 and batch_bytes(rows.slice(start, count)) > 2 * share:
+            count //= 2
+        return count
+
+    def choose(
+        self, victims: Sequence[Victim], target: float
+    ) -> tuple[NDArray[np.int64], dict[int, str]]:
+        """Rows to give up by [side, partition], in the policy's order until `target` is reached.
+
+        Also why, by partition.
+        """
+        held, taken, reasons = self.rows, np.zeros((2, self._partitions), np.int64), {}
+        each = [1.0 if self._counts_rows else self._mean_bytes(side) for side in Side]
+        freed = 0.0
+        for victim in victims:
+            for side in victim.sides:
+                rows = int(held[side, victim.partition])
+                if victim.divisible:
+                    rows = min(rows, ceil((target - freed) / each[side]))
+                taken[side, victim.partition] = rows
+                freed += rows * each[side]
+            reasons[victim.partition] = victim.reason
+            if freed >= target:
+                break
+        return taken, reasons
+
+    def _mean_bytes(self, side: Side) -> float:
+        table = self.tables[side]
+        return table.nbytes / len(table) if len(table) else float(self.row_bytes[side])
+
+    def block_rows(self, side: Side, block_bytes: int) -> int:
+        return max(1, int(block_bytes / self._mean_bytes(side)))
+
+    def resize(self, capacity: int) -> None:
+        """Change the capacity; the caller has made the rows fit it."""
+        self.capacity = capacity
+        old = self.tables
+        self.tables = tuple(self._new_table(side) for side in Side)
+        for side in Side:
+            for start in range(0, len(old[side]), _COPIED_ROWS):
+                index = np.arange(start, min(start + _COPIED_ROWS, len(old[side])))
+                piece = resident_piece(old[side], index, 0)
+                self.tables[side].add(piece.hashes, piece.ats, piece.rows)
+
+    def hold_at_least(self, rows: Sequence[int]) -> None:
+        """Have room for so many rows a side, whatever the capacity, before any is there."""
+        self.tables = tuple(self._new_table(side, rows[side]) for side in Side)
+
+    def _new_table(self, side: Side, rows: int = 0) -> Table:
+        # A single row is always taken in, however small the capacity and large the row.
+        limit = self.capacity if self._counts_rows else self.capacity // self.row_bytes[side]
+        nbytes = 2**40 if self._counts_rows else 2 * self.capacity + 2**31
+        return Table(
+            self._schemas[side],
+            rows=max(limit, rows) + 2,
+            nbytes=nbytes,
+            partitions=self._partitions,
+        )

@@ -1,0 +1,64 @@
+"""What an operator did and why, as plain numbers that any view may read."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from watersmeet.model import Side
+from watersmeet.rows.address import Stage
+
+_REMEMBERED_FLUSHES = 4096
+
+
+class FlushRecord(NamedTuple):
+    """One partition of one side that left memory: when (by stamp), how much, and why."""
+
+    stamp: int
+    side: Side
+    partition: int
+    rows: int
+    bytes: int
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"#{self.stamp}: partition {self.partition} of the {self.side.name.lower()} side, "
+            f"{self.rows:,} rows, {self.bytes:,} bytes ({self.reason})"
+        )
+
+
+@dataclass
+class Metrics:
+    """Counters of one operator. `flushes` are the latest, oldest first."""
+
+    rows_in: list[int] = field(default_factory=lambda: [0, 0])
+    null_keys: list[int] = field(default_factory=lambda: [0, 0])
+    results: dict[Stage, int] = field(default_factory=lambda: dict.fromkeys(Stage, 0))
+    candidates: int = 0
+    flush_count: int = 0
+    rows_spilled: int = 0
+    bytes_spilled: int = 0
+    md_tasks: int = 0
+    dd_tasks: int = 0
+    memory_used: int = 0
+    memory_peak: int = 0
+    flushes: deque[FlushRecord] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_FLUSHES))
+    statistics: Callable[[], dict[str, Any]] = dict
+    """Arrival probabilities, Er and Et per partition, as they are when called."""
+
+    @property
+    def rows_out(self) -> int:
+        return sum(self.results.values())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything but the flush log and the statistics, ready for JSON."""
+        counters = {
+            name: value
+            for name, value in vars(self).items()
+            if name not in ("flushes", "statistics", "results")
+        }
+        results = {str(stage): count for stage, count in self.results.items()}
+        return counters | {"results": results, "rows_out": self.rows_out}

@@ -1,0 +1,84 @@
+"""From pairs of equal hash to result rows: exact keys, the condition, and the join type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.model import JoinType, Side
+from watersmeet.operators.metrics import Metrics
+from watersmeet.rows.address import Index, Matches, Rows, RowSource, Stage
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.marks import Marks
+
+Stamps = NDArray[np.int64]
+
+
+class Outcome:
+    """Turns candidate pairs into matches and remembers which rows have found a partner.
+
+    Marks are kept only for the sides whose rows are results by having, or not having, a partner.
+    """
+
+    def __init__(self, schema: JoinSchema, metrics: Metrics) -> None:
+        self.marks = Marks()
+        self._schema = schema
+        self._metrics = metrics
+        self.marked = tuple(
+            schema.how.keeps_unmatched(side) or (schema.how is JoinType.SEMI and side is Side.LEFT)
+            for side in Side
+        )
+
+    def pairs(
+        self, sources: tuple[RowSource, RowSource], index: tuple[Index, Index],
+        stamps: tuple[Stamps, Stamps], stage: Stage,
+    ) -> Iterator[Matches]:  # fmt: skip
+        """Matches among candidate pairs. `stamps` are arrival stamps of whole sources."""
+        left, right = Rows(sources[0], index[0]), Rows(sources[1], index[1])
+        self._metrics.candidates += len(left)
+        mask = self._schema.verify(left, right)
+        if mask is not None and not mask.all():
+            left = Rows(sources[0], index[0][mask])
+            right = Rows(sources[1], index[1][mask])
+        if not len(left):
+            return
+        how = self._schema.how
+        if how is JoinType.SEMI:
+            fresh = self.marks.mark_new(stamps[0][left.index])
+            if fresh.any():
+                yield self._counted(Matches(Rows(left.source, left.index[fresh]), None, stage))
+            return
+        for side, rows in zip(Side, (left, right), strict=True):
+            if self.marked[side]:
+                self.marks.mark(stamps[side][rows.index])
+        if how.emits_pairs:
+            yield self._counted(Matches(left, right, stage))
+
+    def alone(self, side: Side, source: RowSource, index: Index) -> Iterator[Matches]:
+        """Rows that have no partner and never will."""
+        if len(index) and self._schema.how.keeps_unmatched(side):
+            rows = Rows(source, index)
+            pair = (rows, None) if side is Side.LEFT else (None, rows)
+            yield self._counted(Matches(*pair, Stage.UNMATCHED))
+
+    def unmatched(
+        self, side: Side, source: RowSource, index: Index, stamps: Stamps
+    ) -> Iterator[Matches]:
+        """Those of the rows at `index`, with these stamps, that found no partner: they are done."""
+        if len(index) and self._schema.how.keeps_unmatched(side):
+            yield from self.alone(side, source, index[self.marks.unmarked(stamps)])
+
+    def wanted(self, side: Side, stamps: Stamps) -> NDArray[np.bool_] | None:
+        """Which arriving rows are still worth keeping; None for all.
+
+        A left row of a semi or anti join is decided by its first partner.
+        """
+        if side is Side.LEFT and not self._schema.how.emits_pairs:
+            return self.marks.unmarked(stamps)
+        return None
+
+    def _counted(self, matches: Matches) -> Matches:
+        self._metrics.results[matches.stage] += len(matches)
+        return matches

@@ -1,0 +1,159 @@
+"""Saving a progressive join and going on elsewhere: immutable Arrow files and a JSON manifest.
+
+Nothing is pickled. Every block that the manifest names carries a checksum, so a damaged file is
+found before any of its rows is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.errors import StateError
+from watersmeet.model import Side
+from watersmeet.operators.disk import DiskPartition
+from watersmeet.operators.history import History
+from watersmeet.policies.react import Task, TaskKind
+from watersmeet.rows.address import Stage
+from watersmeet.store.runs import STILL_HERE, SpilledRun, write_rows
+from watersmeet.store.spill import Block, IoKind, SpillArea
+
+if TYPE_CHECKING:
+    from watersmeet.operators.progressive import ProgressiveJoin
+
+Manifest = dict[str, Any]
+
+FORMAT = 1
+_BITS = pa.schema([("bits", pa.uint8())])
+_COUNTERS = (
+    "rows_in", "null_keys", "candidates", "flush_count", "rows_spilled", "bytes_spilled",
+    "md_tasks", "dd_tasks",
+)  # fmt: skip
+
+
+def save(join: ProgressiveJoin, area: SpillArea) -> Manifest:
+    """Write all of a join's state to another area. The join itself can go on."""
+    return {
+        "format": FORMAT,
+        "parameters": _parameters(join),
+        "stamp": join.stamp,
+        "rates": join.rates.save(),
+        "expected": join.expected.save(),
+        "distinct": join.distinct.save(),
+        "partitions": [_save_partition(join, p, area) for p in join.disk.partitions],
+        "resident": [_save_resident(join, side, area) for side in Side],
+        "marks": _save_marks(join, area),
+        "running": _save_running(join),
+        "counters": {name: getattr(join.metrics, name) for name in _COUNTERS},
+        "results": {str(stage): count for stage, count in join.metrics.results.items()},
+    }
+
+
+def load(join: ProgressiveJoin, area: SpillArea, manifest: Manifest) -> None:
+    """Fill a new join with a saved state, after checking that it is the same join."""
+    if manifest.get("format") != FORMAT:
+        raise StateError(
+            f"The saved state has format {manifest.get('format')!r}, this version reads {FORMAT}.",
+            remedy="Restore it with the version that wrote it, or start anew.",
+        )
+    for name, value in _parameters(join).items():
+        if manifest["parameters"].get(name) != value:
+            raise StateError(
+                f"The saved state was made with {name}={manifest['parameters'].get(name)!r}, "
+                f"not {value!r}.",
+                remedy="Restore it with the same parameters, or start anew.",
+            )
+    join.stamp = manifest["stamp"]
+    join.rates.load(manifest["rates"])
+    join.expected.load(manifest["expected"])
+    join.distinct.load(manifest["distinct"])
+    for p, saved in enumerate(manifest["partitions"]):
+        join.disk.partitions[p] = _load_partition(join, saved, area)
+        join.disk.changed(p)
+    join.memory.hold_at_least([run["rows"] for run in manifest["resident"]])
+    for side, saved in zip(Side, manifest["resident"], strict=True):
+        _load_resident(join, side, saved, area)
+    _load_marks(join, manifest["marks"], area)
+    for name in _COUNTERS:
+        setattr(join.metrics, name, manifest["counters"][name])
+    for stage in Stage:
+        join.metrics.results[stage] = manifest["results"][str(stage)]
+    if manifest["running"] is not None:
+        kind, partition, side = manifest["running"]["choice"]
+        choice = Task(TaskKind(kind), partition, Side(side))
+        join.running = join.start(choice, join.stamp, manifest["running"])
+
+
+def _parameters(join: ProgressiveJoin) -> dict[str, Any]:
+    """What may not change between saving and restoring. Memory and policies' tuning may."""
+    return {
+        "algorithm": join.algorithm.name,
+        "how": str(join.schema.how),
+        "keys": [[key.left, key.right] for key in join.schema.keys],
+        "left": [f"{field.name}: {field.type}" for field in join.schema.left],
+        "right": [f"{field.name}: {field.type}" for field in join.schema.right],
+        "partitions": join.tuning.partitions,
+    }
+
+
+def _save_partition(join: ProgressiveJoin, disk: DiskPartition, area: SpillArea) -> Manifest:
+    runs = [[run.describe() for run in disk.runs[side]] for side in Side]
+    for run in (run for side in runs for run in side):
+        run["name"] = area.adopt(join.spill.path, run["name"])
+    return {"runs": runs, "history": disk.history.save()}
+
+
+def _load_partition(join: ProgressiveJoin, saved: Manifest, area: SpillArea) -> DiskPartition:
+    disk = DiskPartition(history=History.load(saved["history"]))
+    for side in Side:
+        for described in saved["runs"][side]:
+            run = SpilledRun.from_description(described, join.schema.stored(side), join.spill)
+            run.name = join.spill.adopt(area.path, described["name"])
+            disk.runs[side].append(run)
+    return disk
+
+
+def _save_resident(join: ProgressiveJoin, side: Side, area: SpillArea) -> Manifest:
+    table = join.memory.tables[side]
+    rows = join.memory.block_rows(side, join.block_bytes)
+    every = np.arange(len(table))
+    return write_rows(area, table, every, departed=STILL_HERE, block_rows=rows).describe()
+
+
+def _load_resident(
+    join: ProgressiveJoin, side: Side, saved: Manifest, area: SpillArea
+) -> None:
+    run = SpilledRun.from_description(saved, join.schema.stored(side), area)
+    read = run.open(IoKind.SCAN)
+    for number in range(run.block_count):
+        piece = read(number)
+        join.memory.tables[side].add(piece.hashes, piece.ats, piece.rows)
+
+
+def _save_marks(join: ProgressiveJoin, area: SpillArea) -> Manifest:
+    writer = area.create(_BITS, IoKind.FLUSH)
+    batch = pa.RecordBatch.from_arrays([pa.array(join.outcome.marks.bits)], schema=_BITS)
+    writer.append(batch, (0, 0))
+    block = writer.blocks[0]
+    return {"name": writer.finish(), "block": [block.offset, block.length, block.checksum]}
+
+
+def _load_marks(join: ProgressiveJoin, saved: Manifest, area: SpillArea) -> None:
+    reader = area.open(saved["name"], _BITS, IoKind.SCAN)
+    batch = reader.read(Block(*saved["block"], rows=0, first_hash=0, last_hash=0))
+    reader.close()
+    join.outcome.marks.bits = batch.column(0).to_numpy().copy()
+
+
+def _save_running(join: ProgressiveJoin) -> Manifest | None:
+    running = join.running
+    if running is None:
+        return None
+    return {
+        "choice": list(running.choice),
+        "began": running.began,
+        "owed": running.owed,
+        "place": running.task.save(),
+    }

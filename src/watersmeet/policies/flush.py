@@ -1,0 +1,110 @@
+"""Which rows leave memory when it is full.
+
+A policy sees how many rows each side holds of each partition, and how likely the next arrival is
+to fall into each. It returns victims in the order to give them up; how far down that order to go
+is the operator's business. It never sees a row, so it is tested on two small arrays, and a new
+one is a new function here and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.model import Side
+
+BOTH = (Side.LEFT, Side.RIGHT)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Per side and partition: rows in memory, and the arrival probability p_i[j] (RPJ 4.2)."""
+
+    rows: NDArray[np.int64]
+    arriving: NDArray[np.float64]
+
+
+class Victim(NamedTuple):
+    """Rows of one partition that should leave, of one side or of both together.
+
+    A divisible victim may leave in part, its oldest rows first.
+    """
+
+    sides: tuple[Side, ...]
+    partition: int
+    reason: str
+    divisible: bool = False
+
+
+FlushPolicy = Callable[[Held], list[Victim]]
+
+
+def _single(held: Held, order: NDArray[np.intp], what: str) -> list[Victim]:
+    """Victims of one side each, for an order over the flattened (side, partition) array."""
+    sides, partitions = np.unravel_index(order, held.rows.shape)
+    return [
+        Victim((Side(side),), int(p), f"{what}: {held.rows[side, p]:,} rows")
+        for side, p in zip(sides, partitions, strict=True)
+        if held.rows[side, p]
+    ]
+
+
+def largest(held: Held) -> list[Victim]:
+    """The partition of either side that frees most (XJoin)."""
+    return _single(held, np.argsort(-held.rows, axis=None, kind="stable"), "largest partition")
+
+
+def _pairs(held: Held, order: NDArray[np.intp], what: str) -> list[Victim]:
+    left, right = held.rows
+    return [
+        Victim(BOTH, int(p), f"{what}: {left[p]:,} and {right[p]:,} rows")
+        for p in order
+        if left[p] or right[p]
+    ]
+
+
+def largest_pair(held: Held) -> list[Victim]:
+    """The partition with the single largest side, both sides concurrently (HMJ, flush largest)."""
+    return _pairs(held, np.argsort(-held.rows.max(axis=0), kind="stable"), "largest partition")
+
+
+def smallest_pair(held: Held) -> list[Victim]:
+    """The partition with the single smallest side, both concurrently (HMJ, flush smallest)."""
+    return _pairs(held, np.argsort(held.rows.min(axis=0), kind="stable"), "smallest partition")
+
+
+def everything(held: Held) -> list[Victim]:
+    """All of both sides (PMJ, and HMJ's flush all); its algorithms give up all of memory."""
+    return _pairs(held, np.arange(held.rows.shape[1]), "all of memory")
+
+
+def adaptive(held: Held) -> list[Victim]:
+    """The pair whose sizes are close and whose sum is large (HMJ's own policy).
+
+    Among pairs of at least mean size, the most balanced goes first, so that what stays keeps
+    both sides about equal; smaller pairs follow, since they free little and leave short runs.
+    """
+    left, right = held.rows
+    both = left + right
+    order = np.lexsort((-both, np.abs(left - right), both < both.mean()))
+    return _pairs(held, order, "balanced pair")
+
+
+def optimal(held: Held) -> list[Victim]:
+    """The rows least likely to meet the next arrival (RPJ 4.1, Figure 4).
+
+    The smallest p_1[j] evicts partition j of R2: a row is worth what may still arrive on the
+    other side. Figure 4 loops until nflush rows have left; that loop is the operator's.
+    """
+    victims = []
+    for flat in np.argsort(held.arriving, axis=None, kind="stable"):
+        side, p = divmod(int(flat), held.arriving.shape[1])
+        opposite = Side(side).other
+        if held.rows[opposite, p]:
+            chance = f"{held.arriving[side, p]:.3%} of arrivals can meet it"
+            victims.append(Victim((opposite,), p, chance, divisible=True))
+    return victims

@@ -1,0 +1,50 @@
+"""Arrays that grow without moving, and give memory back at once when they shrink."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from watersmeet.errors import MemoryTooSmall
+
+# Linux has had this flag since 2.4; Python's mmap module does not name it.
+_NORESERVE = 0x4000
+_HUGE_PAGE = 2**21
+
+
+class Arena:
+    """Address space for an array of at most `size` items, backed by memory where it is touched.
+
+    Appending never copies, as a growing array would at the worst moment for a memory cap.
+    `release` hands the pages of a tail back to the system, so resident memory follows the
+    rows that are really there.
+    """
+
+    def __init__(self, size: int, dtype: DTypeLike) -> None:
+        self._item = np.dtype(dtype).itemsize
+        nbytes = max(size * self._item, mmap.PAGESIZE)
+        nbytes += -nbytes % mmap.PAGESIZE
+        try:
+            self._map = mmap.mmap(
+                -1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
+            )
+        except (OSError, ValueError) as error:
+            raise MemoryTooSmall(
+                f"The system refused {nbytes:,} bytes of address space ({error}).",
+                remedy="Give the join less memory, or raise the limit (ulimit -v).",
+            ) from error
+        if nbytes >= 64 * _HUGE_PAGE:
+            # Random access into large tables misses the TLB on nearly every row otherwise.
+            # Small ones stay on small pages: a huge page per column would break a small cap.
+            self._map.madvise(mmap.MADV_HUGEPAGE)
+        self.array: NDArray[Any] = np.frombuffer(self._map, dtype, count=size if size else 0)
+
+    def release(self, start: int) -> None:
+        """Forget the items from `start` on."""
+        first = start * self._item
+        first += -first % mmap.PAGESIZE
+        if first < len(self._map):
+            self._map.madvise(mmap.MADV_DONTNEED, first, len(self._map) - first)

@@ -1,0 +1,210 @@
+"""A private directory of runs: blocks of rows written once, checked when they are read.
+
+A run's file is an Arrow IPC stream, so any Arrow reader can open it. Blocks are addressed by
+offset, and every block has a checksum over its bytes that is kept apart from the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import xxhash
+
+from watersmeet.errors import SpillCorrupted, SpillError
+
+_END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
+
+
+class IoKind(StrEnum):
+    FLUSH = "flush"
+    """Rows leave memory as a new run."""
+    SCAN = "scan"
+    """An md-task reads a run from its start."""
+    MERGE_READ = "merge-read"
+    MERGE_WRITE = "merge-write"
+    """A dd-task reads several runs together and writes them as one."""
+
+
+class Io(NamedTuple):
+    """One block written or read; `first` when the pass over its run begins with it."""
+
+    kind: IoKind
+    rows: int
+    bytes: int
+    first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    offset: int
+    length: int
+    checksum: int
+    rows: int
+    first_hash: int
+    last_hash: int
+
+
+class SpillArea:
+    """Files of one operator, in a directory of their own that `close` removes."""
+
+    def __init__(
+        self,
+        directory: str | Path | None = None,
+        *,
+        block_bytes: int = 256 * 1024,
+        observe: Callable[[Io], None] | None = None,
+    ) -> None:
+        self.block_bytes = block_bytes
+        self._observe = observe
+        self._files = 0
+        base = Path(directory) if directory is not None else Path(tempfile.gettempdir())
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix=f"watersmeet-{os.getpid()}-", dir=base))
+        except OSError as error:
+            raise _unusable(base, error) from error
+
+    def create(self, schema: pa.Schema, kind: IoKind) -> BlockWriter:
+        self._files += 1
+        return BlockWriter(self.path / f"run-{self._files:06}.arrow", schema, self._told(kind))
+
+    def open(self, name: str, schema: pa.Schema, kind: IoKind) -> BlockReader:
+        return BlockReader(self.path / name, schema, self._told(kind))
+
+    def remove(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+    def adopt(self, other: Path, name: str) -> str:
+        """Take over a copy of a file from elsewhere, under a new name."""
+        self._files += 1
+        mine = f"run-{self._files:06}.arrow"
+        try:
+            try:
+                os.link(other / name, self.path / mine)
+            except OSError:
+                shutil.copyfile(other / name, self.path / mine)
+        except OSError as error:
+            raise _unusable(self.path, error) from error
+        return mine
+
+    def close(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def _told(self, kind: IoKind) -> Callable[[int, int, bool], None]:
+        observe = self._observe
+        if observe is None:
+            return lambda rows, nbytes, first: None
+        return lambda rows, nbytes, first: observe(Io(kind, rows, nbytes, first))
+
+
+Told = Callable[[int, int, bool], None]
+
+
+class BlockWriter:
+    """Appends blocks to a new file; `finish` makes it complete, `abandon` removes it."""
+
+    def __init__(self, path: Path, schema: pa.Schema, told: Told) -> None:
+        self.path = path
+        self.blocks: list[Block] = []
+        self._told = told
+        try:
+            self._file = path.open("xb", buffering=0)
+            self._offset = self._write(schema.serialize())
+        except OSError as error:
+            raise _unusable(path.parent, error) from error
+
+    def append(self, batch: pa.RecordBatch, hashes: tuple[int, int]) -> None:
+        message = batch.serialize()
+        first = not self.blocks
+        try:
+            length = self._write(message)
+        except OSError as error:
+            self.abandon()
+            raise _unusable(self.path.parent, error) from error
+        checksum = xxhash.xxh3_64_intdigest(message)
+        self.blocks.append(Block(self._offset, length, checksum, len(batch), *hashes))
+        self._offset += length
+        self._told(len(batch), length, first)
+
+    def finish(self) -> str:
+        try:
+            self._write(_END_OF_STREAM)
+            self._file.close()
+        except OSError as error:
+            self.abandon()
+            raise _unusable(self.path.parent, error) from error
+        return self.path.name
+
+    def abandon(self) -> None:
+        self._file.close()
+        self.path.unlink(missing_ok=True)
+
+    def _write(self, message: Any) -> int:
+        left = memoryview(message)
+        total = len(left)
+        while left:  # a raw write may take only a part
+            left = left[self._file.write(left) :]
+        return total
+
+
+class BlockReader:
+    """Reads blocks of one file and refuses any that is not what was written."""
+
+    def __init__(self, path: Path, schema: pa.Schema, told: Told) -> None:
+        self._path = path
+        self._schema = schema
+        self._told = told
+        self._first = True
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise _corrupted(path, f"cannot be opened ({error.strerror})") from error
+
+    def read(self, block: Block) -> pa.RecordBatch:
+        try:
+            message = os.pread(self._descriptor, block.length, block.offset)
+        except OSError as error:
+            raise _corrupted(self._path, f"cannot be read ({error.strerror})") from error
+        if len(message) != block.length:
+            raise _corrupted(self._path, "is shorter than what was written")
+        if xxhash.xxh3_64_intdigest(message) != block.checksum:
+            raise _corrupted(self._path, "has been altered")
+        self._told(block.rows, block.length, self._first)
+        self._first = False
+        return pa.ipc.read_record_batch(pa.py_buffer(message), self._schema)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _corrupted(path: Path, what: str) -> SpillCorrupted:
+    return SpillCorrupted(
+        f"The spilled file {path} {what}.",
+        remedy="Nothing was read from it. Keep other programs out of the spill directory, check "
+        "the disk, and run the join again.",
+    )
+
+
+def _unusable(directory: Path, error: OSError) -> SpillError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return SpillError(
+            f"The spill directory {directory} is full.",
+            remedy="Free some space, choose another spill_dir, or give the join more memory.",
+        )
+    return SpillError(
+        f"Cannot write to the spill directory {directory} ({error.strerror or error}).",
+        remedy="Choose a spill_dir that exists and is writable.",
+    )
