@@ -215,6 +215,7 @@ def equal_keys(left: Rows, left_column: int, right: Rows, right_column: int) -> 
     arguments: list[Any] = []
     for rows, column in ((left, left_column), (right, right_column)):
         keys = rows.source.key_buffers(column)
-        arguments += [keys.data, keys.offsets, keys.width, rows.index]
+        index = np.ascontiguousarray(rows.index, np.int64)
+        arguments += [keys.data, keys.offsets, keys.width, index]
     equal: Mask = hashing.equal_bytes(*arguments)
     return equal

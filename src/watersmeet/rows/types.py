@@ -51,8 +51,10 @@ def comparison_type(left: pa.Field, right: pa.Field) -> pa.DataType:
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     left, right = plain(left), plain(right)
-    if pt.is_null(left) or pt.is_null(right):
-        return _supported(left if pt.is_null(right) else right)
+    if pt.is_null(left) and not pt.is_null(right):
+        left = right
+    elif pt.is_null(right):
+        right = left
     if pt.is_struct(left) and pt.is_struct(right):
         return _common_struct(left, right)
     if left == right:
