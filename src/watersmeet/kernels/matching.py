@@ -1,4 +1,4 @@
-"""Finding pairs: hash chains, merges of sorted rows, and which pairs have met before.
+"""Finding pairs: hash chains, and which pairs have met before.
 
 A node is two words, the row's hash and the next row of its chain, side by side because a probe
 always needs both. Buckets come from a hash's low bits and partitions from its high bits, so the
@@ -181,70 +181,59 @@ _PAST = (_HISTORY, _RANGES, _HISTORY, _RANGES, _HISTORY, _RANGES)
 
 
 @njit(
-    types.UniTuple(types.int64, 4)(
-        _U64, _I64, _I64, _U64, _I64, _I64, *_PAST, types.int64, types.int64, types.int64, _OUT, _OUT
-    ),
-    cache=True,
-    nogil=True,
-)
-def merge(
-    hashes_l, ats_l, dts_l, hashes_r, ats_r, dts_r,
-    scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
-    i, group, j, out_l, out_r,
-):  # fmt: skip
-    """Pair rows of equal hash in two sorted lists, leaving out pairs that have met.
-
-    (i, group, j) is the place to go on from: row i on the left, the start of the right rows that
-    may equal it, and the next of those to look at. Returns the number of pairs written and the
-    place for the next call; i equals hashes_l.size when all is done.
-    """
-    found = 0
-    limit = out_l.size
-    while i < hashes_l.size:
-        hash_ = hashes_l[i]
-        while group < hashes_r.size and hashes_r[group] < hash_:
-            group += 1
-            j = group
-        while j < hashes_r.size and hashes_r[j] == hash_:
-            if not _met(
-                hash_, ats_l[i], dts_l[i], ats_r[j], dts_r[j],
-                scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
-            ):  # fmt: skip
-                if found == limit:
-                    return found, i, group, j
-                out_l[found] = i
-                out_r[found] = j
-                found += 1
-            j += 1
-        i += 1
-        j = group
-    return found, i, group, j
-
-
-@njit(
-    types.int64(
-        _U64, _I64, _I64, _U64, _I64, _I64, *_PAST, _OUT, _OUT, types.int64
-    ),
+    types.int64(_U64, _I64, _I64, _I64, _I64, *_PAST, _OUT, _OUT, types.int64),
     cache=True,
     nogil=True,
 )
 def drop_met(
-    hashes_l, ats_l, dts_l, hashes_r, ats_r, dts_r,
+    hashes_l, ats_l, dts_l, ats_r, dts_r,
     scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
     rows_l, rows_r, count,
 ):  # fmt: skip
-    """Keep, in place, the first `count` pairs' pairs that have not met; returns how many.
-
-    The stamps are those of the pairs, one entry each.
-    """
+    """Of the first `count` pairs keep, in place, those that have not met; returns how many."""
     kept = 0
     for k in range(count):
+        i, j = rows_l[k], rows_r[k]
         if not _met(
-            hashes_l[k], ats_l[k], dts_l[k], ats_r[k], dts_r[k],
+            hashes_l[i], ats_l[i], dts_l[i], ats_r[j], dts_r[j],
             scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
         ):  # fmt: skip
-            rows_l[kept] = rows_l[k]
-            rows_r[kept] = rows_r[k]
+            rows_l[kept] = i
+            rows_r[kept] = j
+            kept += 1
+    return kept
+
+
+@njit(
+    types.int64(
+        _U64, _I64, _I64, _I64, types.boolean, *_PAST, _OUT, _OUT, types.int64
+    ),
+    cache=True,
+    nogil=True,
+)
+def drop_met_in_memory(
+    hashes_d, ats_d, dts_d, ats_m, memory_is_left,
+    scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
+    rows_m, rows_d, count,
+):  # fmt: skip
+    """The same for pairs of a row in memory with a row from disk."""
+    here = np.iinfo(np.int64).max
+    kept = 0
+    for k in range(count):
+        m, d = rows_m[k], rows_d[k]
+        if memory_is_left:
+            met = _met(
+                hashes_d[d], ats_m[m], here, ats_d[d], dts_d[d],
+                scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
+            )  # fmt: skip
+        else:
+            met = _met(
+                hashes_d[d], ats_d[d], dts_d[d], ats_m[m], here,
+                scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
+            )  # fmt: skip
+        if not met:
+            rows_m[kept] = m
+            rows_d[kept] = d
             kept += 1
     return kept
 

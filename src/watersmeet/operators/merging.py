@@ -6,8 +6,10 @@ every run has been read past, pairs them, and appends them to the merged run of 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +18,9 @@ from watersmeet.kernels import matching
 from watersmeet.model import Side
 from watersmeet.operators.history import LAST_HASH, History
 from watersmeet.rows.address import Index
+from watersmeet.store.index import HashIndex, PairBuffer
 from watersmeet.store.runs import Piece, Run, RunWriter, SpilledRun
 from watersmeet.store.spill import IoKind, SpillArea
-from watersmeet.store.table import PairBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,79 +42,76 @@ class Passed:
 
 
 class _Cursor:
-    """A place in a run. `piece` is the loaded rest of a block, None past the end."""
+    """A place in a run, with some blocks loaded ahead of it."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, *, ahead: int) -> None:
         self._run = run
+        self._ahead = ahead
         self._read = run.open(IoKind.MERGE_READ)
-        self._number = 0
-        self.piece: Piece | None = self._read(0) if run.block_count else None
+        self._next = 0
+        self._pieces: deque[Piece] = deque()
+        self._loaded = 0
 
-    @property
-    def more(self) -> bool:
-        return self._number + 1 < self._run.block_count
+    def load(self) -> None:
+        """Have at least `ahead` rows loaded, if the run has them."""
+        while self._loaded < self._ahead and self._next < self._run.block_count:
+            piece = self._read(self._next)
+            self._next += 1
+            self._pieces.append(piece)
+            self._loaded += len(piece)
 
-    def refill(self) -> None:
-        """Load on when what is left of a block is one hash, which may go on in the next block.
+    def bound(self) -> int | None:
+        """Below this hash every row of the run has been loaded; None when all are."""
+        if self._next == self._run.block_count:
+            return None
+        return int(self._pieces[-1].hashes[-1])
 
-        Less than a block of it is an ordinary block boundary; more is a key so frequent that
-        its rows are better not gathered in memory.
-        """
-        piece = self.piece
-        if (
-            piece is not None
-            and self.more
-            and len(piece) < self._run.block_rows(self._number)
-            and piece.hashes[0] == piece.hashes[-1]
-        ):
-            self._number += 1
-            following = self._read(self._number)
-            self.piece = Piece.concat([piece, following], following.rows.schema)
-
-    def take_below(self, bound: int | None) -> Piece | None:
+    def take_below(self, bound: int | None) -> list[Piece]:
         """Remove and return the loaded rows with a smaller hash, all of them without a bound."""
-        piece = self.piece
-        if piece is None:
-            return None
-        stop = len(piece) if bound is None else int(np.searchsorted(piece.hashes, np.uint64(bound)))
-        if not stop:
-            return None
-        self._go_on(piece, stop)
-        return piece.slice(0, stop)
+        taken = []
+        while self._pieces:
+            piece = self._pieces[0]
+            if bound is None or piece.hashes[-1] < bound:
+                taken.append(self._pieces.popleft())
+                continue
+            stop = int(np.searchsorted(piece.hashes, np.uint64(bound)))
+            if stop:
+                taken.append(piece.slice(0, stop))
+                self._pieces[0] = piece.slice(stop, len(piece))
+            break
+        self._loaded -= sum(map(len, taken))
+        return taken
 
     def equal_to(self, hash_: int) -> Iterator[Piece]:
         """All rows from here on with this hash, without moving. They may span many blocks."""
-        piece, number = self.piece, self._number
-        read: Callable[[int], Piece] | None = None
-        while piece is not None:
-            stop = int(np.searchsorted(piece.hashes, np.uint64(hash_), side="right"))
-            if stop:
-                yield piece.slice(0, stop)
-            number += 1
-            if stop < len(piece) or number >= self._run.block_count:
+        for piece in tuple(self._pieces):
+            if not (equal := _leading(piece, hash_)):
                 return
+            yield piece.slice(0, equal)
+        read: Callable[[int], Piece] | None = None
+        for number in range(self._next, self._run.block_count):
             read = read or self._run.open(IoKind.MERGE_READ)
             piece = read(number)
+            if not (equal := _leading(piece, hash_)):
+                return
+            yield piece.slice(0, equal)
 
     def skip_equal(self, hash_: int) -> Iterator[Piece]:
         """The same rows, moving past them."""
-        while self.piece is not None:
-            piece = self.piece
-            stop = int(np.searchsorted(piece.hashes, np.uint64(hash_), side="right"))
-            if stop:
-                yield piece.slice(0, stop)
-            self._go_on(piece, stop)
-            if stop < len(piece):
+        while True:
+            self.load()
+            if not self._pieces or not (equal := _leading(self._pieces[0], hash_)):
                 return
+            piece = self._pieces.popleft()
+            if equal < len(piece):
+                self._pieces.appendleft(piece.slice(equal, len(piece)))
+            self._loaded -= equal
+            yield piece.slice(0, equal)
 
-    def _go_on(self, piece: Piece, stop: int) -> None:
-        if stop < len(piece):
-            self.piece = piece.slice(stop, len(piece))
-        elif self.more:
-            self._number += 1
-            self.piece = self._read(self._number)
-        else:
-            self.piece = None
+
+def _leading(piece: Piece, hash_: int) -> int:
+    """How many rows at the start of a piece have this hash, the smallest it can have."""
+    return int(np.searchsorted(piece.hashes, np.uint64(hash_), side="right"))
 
 
 class _Output:
@@ -139,7 +138,9 @@ class _Output:
 
     def finish(self) -> SpilledRun:
         self._write()
-        return self._writer.finish()
+        run = self._writer.cut()
+        self._writer.close()
+        return run
 
     def abandon(self) -> None:
         self._writer.abandon()
@@ -161,10 +162,13 @@ class Merging:
         *,
         history: History,
         pairs: PairBuffer,
+        ahead: int,
         position: int = 0,
         substeps: int = 0,
         output: tuple[SpillArea, int] | None = None,
     ) -> None:
+        """`ahead` rows of each run are loaded at a time; `output` is where merged runs go, in
+        blocks of so many rows."""
         self.runs = runs
         self.done = False
         self.position = position
@@ -174,7 +178,7 @@ class Merging:
         self._pairs = pairs
         self._skip = substeps
         self._from = position
-        self._cursors = tuple([_Cursor(run) for run in side] for side in runs)
+        self._cursors = tuple([_Cursor(run, ahead=ahead) for run in side] for side in runs)
         self._hot: Iterator[Iterator[Found | Passed]] | None = None
         # A side of one run is merged already and stays the run it is.
         self._outputs = [
@@ -191,20 +195,19 @@ class Merging:
             else:
                 yield from substep
             return
-        every = [cursor for cursors in self._cursors for cursor in cursors if cursor.piece]
-        for cursor in every:
-            cursor.refill()
-        # Rows of a run's loaded block may go on in the next one; below its last hash they do not.
-        bound = min(
-            (int(cursor.piece.hashes[-1]) for cursor in every if cursor.more and cursor.piece),
-            default=None,
-        )
+        for cursor in chain(*self._cursors):
+            cursor.load()
+        bounds = [bound for cursor in chain(*self._cursors) if (bound := cursor.bound()) is not None]
+        bound = min(bounds, default=None)
         taken = [
-            [piece for cursor in cursors if (piece := cursor.take_below(bound)) is not None]
+            list(chain.from_iterable(cursor.take_below(bound) for cursor in cursors))
             for cursors in self._cursors
         ]
         if any(taken):
-            yield from self._join(*map(self._sorted, Side, taken))
+            left, right = map(Piece.concat, taken, self._schemas)
+            yield from self._pair(left, right)
+            for side, piece in zip(Side, (left, right), strict=True):
+                yield from self._pass(side, piece)
             self.position = max(self.position, LAST_HASH if bound is None else bound)
         if bound is None:
             self.done = True
@@ -221,36 +224,28 @@ class Merging:
             if output:
                 output.abandon()
 
-    def _sorted(self, side: Side, pieces: list[Piece]) -> Piece:
-        piece = Piece.concat(pieces, self._schemas[side])
-        if len(pieces) > 1:
-            piece = piece.take(np.argsort(piece.hashes, kind="stable"))
-        return piece
-
-    def _join(self, left: Piece, right: Piece) -> Iterator[Found | Passed]:
-        yield from self._pair(left, right)
-        for side, piece in zip(Side, (left, right), strict=True):
-            yield from self._pass(side, piece)
-
     def _pass(self, side: Side, piece: Piece) -> Iterator[Passed]:
         if len(piece):
             yield Passed(side, piece)
             output = self._outputs[side]
             if output:
-                output.append(piece)
+                output.append(piece.take(np.argsort(piece.hashes, kind="stable")))
 
     def _pair(self, left: Piece, right: Piece) -> Iterator[Found]:
-        lowest = np.uint64(self._from)
-        i = int(np.searchsorted(left.hashes, lowest)) if self._from else 0
-        group = j = int(np.searchsorted(right.hashes, lowest)) if self._from else 0
-        pairs = self._pairs
-        while i < len(left) and len(right):
-            found, i, group, j = matching.merge(
-                left.hashes, left.ats, left.dts, right.hashes, right.ats, right.dts,
-                *self._history.arrays(), i, group, j, pairs.first, pairs.second,
+        if self._from:
+            left, right = (_from(piece, self._from) for piece in (left, right))
+        if not len(left) or not len(right):
+            return
+        # Sorted lists could be merged instead. An index over one of them, small enough to stay in
+        # the processor's cache, finds the same pairs in a third of the time it takes to sort both.
+        index = HashIndex.over(left.hashes)
+        for mine, theirs in index.find(right.hashes, self._pairs):
+            kept = matching.drop_met(
+                left.hashes, left.ats, left.dts, right.ats, right.dts,
+                *self._history.arrays(), mine, theirs, len(mine),
             )  # fmt: skip
-            if found:
-                yield Found(left, right, pairs.first[:found], pairs.second[:found])
+            if kept:
+                yield Found(left, right, mine[:kept], theirs[:kept])
 
     def _one_hash(self, hash_: int) -> Iterator[Iterator[Found | Passed]]:
         """Block by block nested loop for a hash whose rows fill more than a step may hold."""
@@ -272,3 +267,7 @@ class Merging:
     def _equal(self, side: Side, hash_: int) -> Iterator[Piece]:
         for cursor in self._cursors[side]:
             yield from cursor.equal_to(hash_)
+
+
+def _from(piece: Piece, hash_: int) -> Piece:
+    return piece.take(np.flatnonzero(piece.hashes >= np.uint64(hash_)))

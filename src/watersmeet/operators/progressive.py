@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from watersmeet.operators import state
 from watersmeet.operators.algorithm import Algorithm
 from watersmeet.operators.disk import Disk
 from watersmeet.operators.memory import MemoryPart
-from watersmeet.operators.merging import Found, Merging, Passed
+from watersmeet.operators.merging import Found, Merging
 from watersmeet.operators.metrics import FlushRecord, Metrics
 from watersmeet.operators.outcome import Outcome
 from watersmeet.operators.tasks import DdTask, FoundInMemory, MdTask, Step
@@ -36,9 +37,9 @@ from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount, MemoryPlan
 from watersmeet.store.device import measure_costs
-from watersmeet.store.runs import ResidentRun, Run, by_hash, write_rows
-from watersmeet.store.spill import SpillArea
-from watersmeet.store.table import Hashes, PairBuffer
+from watersmeet.store.index import Hashes, PairBuffer
+from watersmeet.store.runs import ResidentRun, Run, RunWriter, append_rows, by_hash
+from watersmeet.store.spill import IoKind, SpillArea
 
 Stamps = NDArray[np.int64]
 _T = TypeVar("_T")
@@ -78,7 +79,7 @@ class ProgressiveJoin:
             schema, nbytes=plan.store, rows=tuning.memory_rows, partitions=partitions
         )
         widest = max(self.memory.row_bytes)
-        self.block_bytes = max(min(spill.block_bytes, plan.work // 96), _SMALLEST_BLOCK)
+        self.block_bytes = max(min(spill.block_bytes, plan.work // 48), _SMALLEST_BLOCK)
         self.disk = Disk(
             partitions,
             page_rows=tuning.page_rows or max(1, self.block_bytes // widest),
@@ -211,12 +212,13 @@ class ProgressiveJoin:
         table = self.memory.tables[side]
         keep = np.ones(len(table), np.bool_)
         block_rows = self.memory.block_rows(side, self.block_bytes)
+        writer = RunWriter(self.spill, table.schema, IoKind.FLUSH)
         for p, index in enumerate(table.oldest(taken)):
             if not len(index):
                 continue
-            run = write_rows(
-                self.spill, table, by_hash(table, index), departed=stamp, block_rows=block_rows
-            )
+            in_order = by_hash(table, index)
+            append_rows(writer, table, in_order, departed=stamp, block_rows=block_rows)
+            run = writer.cut()
             self.disk[p].runs[side].append(run)
             self.disk.changed(p)
             self.expected.flushed(side, p, table.stamps[index], stamp)
@@ -225,6 +227,7 @@ class ProgressiveJoin:
             self.metrics.flushes.append(record)
             self.metrics.rows_spilled += run.rows
             self.metrics.bytes_spilled += run.nbytes
+        writer.close()
         table.drop(keep, taken)
 
     def _join_memory(self) -> Iterator[Matches]:
@@ -314,8 +317,9 @@ class ProgressiveJoin:
             self.expected.dd_done(p, reported=running.owed)
             self.disk.changed(p)
 
-    def _reported(self, steps: Step, stage: Stage) -> Iterator[Matches]:
-        for found in steps:
+    def _reported(self, step: Step, stage: Stage, *, last: bool = False) -> Iterator[Matches]:
+        """Results of one step. In the `last` merging, rows that pass have met everything."""
+        for found in step:
             if isinstance(found, Found):
                 yield from self.outcome.pairs(
                     (BatchRows(found.left.rows), BatchRows(found.right.rows)),
@@ -330,6 +334,10 @@ class ProgressiveJoin:
                     _in_order(found.side, found.table.stamps, found.piece.ats),
                     stage,
                 )
+            elif last:
+                piece = found.piece
+                every = np.arange(len(piece))
+                yield from self._unmatched(found.side, BatchRows(piece.rows), every, piece.ats)
 
     # ---- clean-up -------------------------------------------------------------------------------
 
@@ -339,57 +347,62 @@ class ProgressiveJoin:
             yield from self._join_memory()
         while self.running is not None:
             yield from self._step(self.running, stamp, Stage.CLEANUP)
+        # No more input: its buffers' share may be used for merging.
+        plan = MemoryPlan.split(self._account.limit)
+        ahead_bytes = (plan.work + plan.input) // 3
+        most_runs = max(2, ahead_bytes // self.block_bytes - 2)
         resident = [table.oldest(table.by_partition) for table in self.memory.tables]
         for p in range(self.tuning.partitions):
             here = (resident[0][p], resident[1][p])
             if self.disk.empty(p):
                 for side in Side:
                     table = self.memory.tables[side]
-                    yield from self._unmatched(side, table, here[side].astype(np.int64), table.stamps)
+                    index = here[side].astype(np.int64)
+                    yield from self._unmatched(side, table, index, table.stamps)
             else:
-                yield from self._clean_up(p, here, stamp)
+                yield from self._fewer_runs(p, most_runs, stamp)
+                yield from self._clean_up(p, here, ahead_bytes)
+
+    def _fewer_runs(self, p: int, most: int, stamp: int) -> Iterator[Matches]:
+        """Merge a partition's runs until they can all be read together."""
+        while sum(map(len, self.disk[p].runs)) > most:
+            shorter = self._dd_task(p)
+            while not shorter.done:
+                yield from self._reported(shorter.step(stamp), Stage.CLEANUP)
+            self.disk.changed(p)
 
     def _clean_up(
-        self, p: int, resident: tuple[NDArray[np.int32], NDArray[np.int32]], stamp: int
+        self, p: int, resident: tuple[NDArray[np.int32], NDArray[np.int32]], ahead_bytes: int
     ) -> Iterator[Matches]:
         """Join everything still owed in one partition.
 
         The paper writes memory to disk first; here it takes part as a run that is read in place.
         """
         disk = self.disk[p]
-        rows = [self.expected.on_disk[side, p] + len(resident[side]) for side in Side]
-        wanted = [
-            side for side in Side if rows[side] and self.schema.how.keeps_unmatched(side)
-        ]
-        if all(rows) or wanted:
-            while max(map(len, disk.runs)) >= self.disk.fan_in:
-                shorter = self._dd_task(p)
-                while not shorter.done:
-                    yield from self._reported(shorter.step(stamp), Stage.CLEANUP)
-            runs: list[list[Run]] = []
-            for side in Side:
-                here = ResidentRun(
-                    self.memory.tables[side],
-                    resident[side],
-                    block_rows=self.memory.block_rows(side, self.block_bytes),
-                )
-                runs.append([*disk.runs[side], *([here] if here.rows else [])])
+        runs: tuple[list[Run], list[Run]] = ([], [])
+        for side in Side:
+            runs[side].extend(disk.runs[side])
+            if len(resident[side]):
+                rows = self.memory.block_rows(side, self.block_bytes)
+                table = self.memory.tables[side]
+                runs[side].append(ResidentRun(table, resident[side], block_rows=rows))
+        owed = all(runs) or any(runs[side] and self.outcome.marked[side] for side in Side)
+        if owed:
             left, right = (table.schema for table in self.memory.tables)
+            each = ahead_bytes // sum(map(len, runs))
             merging = Merging(
-                (runs[0], runs[1]), (left, right), history=disk.history, pairs=self._pairs
+                runs,
+                (left, right),
+                history=disk.history,
+                pairs=self._pairs,
+                ahead=min(self.memory.block_rows(side, each) for side in Side),
             )
             while not merging.done:
-                for found in merging.step():
-                    if isinstance(found, Passed):
-                        every = np.arange(len(found.piece))
-                        source = BatchRows(found.piece.rows)
-                        yield from self._unmatched(found.side, source, every, found.piece.ats)
-                    else:
-                        yield from self._reported(iter([found]), Stage.CLEANUP)
-        for side in Side:
-            for run in disk.runs[side]:
-                run.remove()
-            disk.runs[side].clear()
+                yield from self._reported(merging.step(), Stage.CLEANUP, last=True)
+        for run in chain(*disk.runs):
+            run.remove()
+        disk.runs[Side.LEFT].clear()
+        disk.runs[Side.RIGHT].clear()
         self.disk.changed(p)
 
     # ---- state and statistics -------------------------------------------------------------------

@@ -17,7 +17,7 @@ from watersmeet.operators.disk import DiskPartition
 from watersmeet.operators.history import History
 from watersmeet.policies.react import Task, TaskKind
 from watersmeet.rows.address import Stage
-from watersmeet.store.runs import STILL_HERE, SpilledRun, write_rows
+from watersmeet.store.runs import STILL_HERE, RunWriter, SpilledRun, append_rows
 from watersmeet.store.spill import Block, IoKind, SpillArea
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _COUNTERS = (
 
 def save(join: ProgressiveJoin, area: SpillArea) -> Manifest:
     """Write all of a join's state to another area. The join itself can go on."""
+    moved: dict[str, str] = {}
     return {
         "format": FORMAT,
         "parameters": _parameters(join),
@@ -42,7 +43,7 @@ def save(join: ProgressiveJoin, area: SpillArea) -> Manifest:
         "rates": join.rates.save(),
         "expected": join.expected.save(),
         "distinct": join.distinct.save(),
-        "partitions": [_save_partition(join, p, area) for p in join.disk.partitions],
+        "partitions": [_save_partition(join, p, area, moved) for p in join.disk.partitions],
         "resident": [_save_resident(join, side, area) for side in Side],
         "marks": _save_marks(join, area),
         "running": _save_running(join),
@@ -69,8 +70,9 @@ def load(join: ProgressiveJoin, area: SpillArea, manifest: Manifest) -> None:
     join.rates.load(manifest["rates"])
     join.expected.load(manifest["expected"])
     join.distinct.load(manifest["distinct"])
+    moved: dict[str, str] = {}
     for p, saved in enumerate(manifest["partitions"]):
-        join.disk.partitions[p] = _load_partition(join, saved, area)
+        join.disk.partitions[p] = _load_partition(join, saved, area, moved)
         join.disk.changed(p)
     join.memory.hold_at_least([run["rows"] for run in manifest["resident"]])
     for side, saved in zip(Side, manifest["resident"], strict=True):
@@ -98,19 +100,29 @@ def _parameters(join: ProgressiveJoin) -> dict[str, Any]:
     }
 
 
-def _save_partition(join: ProgressiveJoin, disk: DiskPartition, area: SpillArea) -> Manifest:
+def _save_partition(
+    join: ProgressiveJoin, disk: DiskPartition, area: SpillArea, moved: dict[str, str]
+) -> Manifest:
+    """`moved` has the names of files that were copied already: runs share files."""
     runs = [[run.describe() for run in disk.runs[side]] for side in Side]
     for run in (run for side in runs for run in side):
-        run["name"] = area.adopt(join.spill.path, run["name"])
+        if run["name"] not in moved:
+            moved[run["name"]] = area.adopt(join.spill.path, run["name"])
+        run["name"] = moved[run["name"]]
     return {"runs": runs, "history": disk.history.save()}
 
 
-def _load_partition(join: ProgressiveJoin, saved: Manifest, area: SpillArea) -> DiskPartition:
+def _load_partition(
+    join: ProgressiveJoin, saved: Manifest, area: SpillArea, moved: dict[str, str]
+) -> DiskPartition:
     disk = DiskPartition(history=History.load(saved["history"]))
     for side in Side:
         for described in saved["runs"][side]:
             run = SpilledRun.from_description(described, join.schema.stored(side), join.spill)
-            run.name = join.spill.adopt(area.path, described["name"])
+            if run.name not in moved:
+                moved[run.name] = join.spill.adopt(area.path, run.name)
+            run.name = moved[run.name]
+            join.spill.retain(run.name)
             disk.runs[side].append(run)
     return disk
 
@@ -118,8 +130,11 @@ def _load_partition(join: ProgressiveJoin, saved: Manifest, area: SpillArea) -> 
 def _save_resident(join: ProgressiveJoin, side: Side, area: SpillArea) -> Manifest:
     table = join.memory.tables[side]
     rows = join.memory.block_rows(side, join.block_bytes)
-    every = np.arange(len(table))
-    return write_rows(area, table, every, departed=STILL_HERE, block_rows=rows).describe()
+    writer = RunWriter(area, table.schema, IoKind.FLUSH)
+    append_rows(writer, table, np.arange(len(table)), departed=STILL_HERE, block_rows=rows)
+    run = writer.cut()
+    writer.close()
+    return run.describe()
 
 
 def _load_resident(
@@ -135,8 +150,7 @@ def _load_resident(
 def _save_marks(join: ProgressiveJoin, area: SpillArea) -> Manifest:
     writer = area.create(_BITS, IoKind.FLUSH)
     batch = pa.RecordBatch.from_arrays([pa.array(join.outcome.marks.bits)], schema=_BITS)
-    writer.append(batch, (0, 0))
-    block = writer.blocks[0]
+    block = writer.append(batch, (0, 0), first=True)
     return {"name": writer.finish(), "block": [block.offset, block.length, block.checksum]}
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from watersmeet.kernels import matching
@@ -15,9 +14,10 @@ from watersmeet.operators.disk import DiskPartition
 from watersmeet.operators.history import LAST_HASH, Merge, Scan
 from watersmeet.operators.merging import Found, Merging, Passed
 from watersmeet.rows.address import Index
-from watersmeet.store.runs import STILL_HERE, Piece, SpilledRun
+from watersmeet.store.runs import Piece, SpilledRun
 from watersmeet.store.spill import IoKind, SpillArea
-from watersmeet.store.table import PairBuffer, Table
+from watersmeet.store.index import PairBuffer
+from watersmeet.store.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +99,12 @@ class MdTask:
         return piece
 
     def _join(self, piece: Piece) -> Step:
+        memory_is_left = self._side is Side.LEFT
         for rows, asked in self._table.find(piece.hashes, self._pairs):
-            hashes = piece.hashes[asked]
-            here = (hashes, self._table.stamps[rows], np.full(len(rows), STILL_HERE))
-            there = (hashes, piece.ats[asked], piece.dts[asked])
-            left, right = (here, there) if self._side is Side.LEFT else (there, here)
-            past = self._disk.history.arrays()
-            kept = matching.drop_met(*left, *right, *past, rows, asked, len(rows))
+            kept = matching.drop_met_in_memory(
+                piece.hashes, piece.ats, piece.dts, self._table.stamps, memory_is_left,
+                *self._disk.history.arrays(), rows, asked, len(rows),
+            )  # fmt: skip
             if kept:
                 yield FoundInMemory(self._side, self._table, piece, rows[:kept], asked[:kept])
 
@@ -181,6 +180,7 @@ class DdTask:
             pairs=self._pairs,
             position=position,
             substeps=substeps,
+            ahead=self._block_rows,
             output=(self._area, self._block_rows),
         )
 

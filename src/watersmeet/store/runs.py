@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from watersmeet.rows.address import Index
 from watersmeet.store.spill import Block, BlockReader, BlockWriter, IoKind, SpillArea
-from watersmeet.store.table import Hashes, Table
+from watersmeet.store.index import Hashes
+from watersmeet.store.table import Table
 
 Stamps = NDArray[np.int64]
 
@@ -118,7 +119,7 @@ class SpilledRun:
         return read
 
     def remove(self) -> None:
-        self.area.remove(self.name)
+        self.area.release(self.name)
 
     def describe(self) -> dict[str, Any]:
         """The run as JSON values, for a manifest."""
@@ -185,46 +186,48 @@ def resident_piece(table: Table, index: Index, departed: int) -> Piece:
 
 
 class RunWriter:
-    """Cuts sorted rows into blocks and writes them as one run."""
+    """Writes sorted rows in blocks. One file may hold several runs: creating files is slow."""
 
     def __init__(self, area: SpillArea, schema: pa.Schema, kind: IoKind) -> None:
         self._area = area
         self._schema = schema
         self._stamped = stamped(schema)
         self._out: BlockWriter = area.create(self._stamped, kind)
-        self._rows = 0
+        self._blocks: list[Block] = []
         self._departed = (STILL_HERE, 0)
 
     def append(self, piece: Piece) -> None:
         if not len(piece):
             return
         columns = [pa.array(piece.hashes), pa.array(piece.ats), pa.array(piece.dts)]
-        batch = pa.RecordBatch.from_arrays(
-            [*columns, *piece.rows.columns], schema=self._stamped
-        )
-        self._out.append(batch, (int(piece.hashes[0]), int(piece.hashes[-1])))
-        self._rows += len(piece)
+        batch = pa.RecordBatch.from_arrays([*columns, *piece.rows.columns], schema=self._stamped)
+        hashes = (int(piece.hashes[0]), int(piece.hashes[-1]))
+        self._blocks.append(self._out.append(batch, hashes, first=not self._blocks))
         first, last = self._departed
         self._departed = (min(first, int(piece.dts.min())), max(last, int(piece.dts.max())))
 
-    def finish(self) -> SpilledRun:
-        name = self._out.finish()
-        return SpilledRun(
-            name, self._out.blocks, self._rows, self._departed, self._schema, self._area
-        )
+    def cut(self) -> SpilledRun:
+        """End one run; what is appended next begins another."""
+        name, blocks = self._out.path.name, self._blocks
+        rows = sum(block.rows for block in blocks)
+        self._area.retain(name)
+        run = SpilledRun(name, blocks, rows, self._departed, self._schema, self._area)
+        self._blocks, self._departed = [], (STILL_HERE, 0)
+        return run
+
+    def close(self) -> None:
+        self._out.finish()
 
     def abandon(self) -> None:
         self._out.abandon()
 
 
-def write_rows(
-    area: SpillArea, table: Table, index: Index, *, departed: int, block_rows: int
-) -> SpilledRun:
-    """Write rows of a table as a run, in the order given."""
-    writer = RunWriter(area, table.schema, IoKind.FLUSH)
+def append_rows(
+    writer: RunWriter, table: Table, index: Index, *, departed: int, block_rows: int
+) -> None:
+    """Append rows of a table to a run, in the order given."""
     for start in range(0, len(index), block_rows):
         writer.append(resident_piece(table, index[start : start + block_rows], departed))
-    return writer.finish()
 
 
 def stamped(schema: pa.Schema) -> pa.Schema:

@@ -10,6 +10,7 @@ import errno
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -66,6 +67,7 @@ class SpillArea:
         self.block_bytes = block_bytes
         self._observe = observe
         self._files = 0
+        self._runs_in: Counter[str] = Counter()
         base = Path(directory) if directory is not None else Path(tempfile.gettempdir())
         try:
             self.path = Path(tempfile.mkdtemp(prefix=f"watersmeet-{os.getpid()}-", dir=base))
@@ -79,8 +81,16 @@ class SpillArea:
     def open(self, name: str, schema: pa.Schema, kind: IoKind) -> BlockReader:
         return BlockReader(self.path / name, schema, self._told(kind))
 
-    def remove(self, name: str) -> None:
-        (self.path / name).unlink(missing_ok=True)
+    def retain(self, name: str) -> None:
+        """One more run is in this file."""
+        self._runs_in[name] += 1
+
+    def release(self, name: str) -> None:
+        """One run less; a file without runs is removed."""
+        self._runs_in[name] -= 1
+        if self._runs_in[name] <= 0:
+            del self._runs_in[name]
+            (self.path / name).unlink(missing_ok=True)
 
     def adopt(self, other: Path, name: str) -> str:
         """Take over a copy of a file from elsewhere, under a new name."""
@@ -113,7 +123,6 @@ class BlockWriter:
 
     def __init__(self, path: Path, schema: pa.Schema, told: Told) -> None:
         self.path = path
-        self.blocks: list[Block] = []
         self._told = told
         try:
             self._file = path.open("xb", buffering=0)
@@ -121,18 +130,19 @@ class BlockWriter:
         except OSError as error:
             raise _unusable(path.parent, error) from error
 
-    def append(self, batch: pa.RecordBatch, hashes: tuple[int, int]) -> None:
+    def append(self, batch: pa.RecordBatch, hashes: tuple[int, int], *, first: bool) -> Block:
+        """Write one block; `first` when it begins a run."""
         message = batch.serialize()
-        first = not self.blocks
         try:
             length = self._write(message)
         except OSError as error:
             self.abandon()
             raise _unusable(self.path.parent, error) from error
         checksum = xxhash.xxh3_64_intdigest(message)
-        self.blocks.append(Block(self._offset, length, checksum, len(batch), *hashes))
+        block = Block(self._offset, length, checksum, len(batch), *hashes)
         self._offset += length
         self._told(len(batch), length, first)
+        return block
 
     def finish(self) -> str:
         try:

@@ -1,0 +1,82 @@
+"""A hash index over rows that are numbered as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.kernels import matching
+from watersmeet.rows.address import Index
+from watersmeet.store.arena import Arena
+
+Hashes = NDArray[np.uint64]
+
+_FEWEST_BUCKETS = 1024
+
+INDEX_BYTES = 24
+"""The most a row takes: hash and link (16), and up to two bucket heads (8)."""
+
+
+class PairBuffer:
+    """Room for one bounded chunk of pairs, used again and again."""
+
+    def __init__(self, size: int) -> None:
+        self.first = np.empty(size, np.int64)
+        self.second = np.empty(size, np.int64)
+
+
+class HashIndex:
+    """Hash chains over rows 0 .. len-1. There are at least as many buckets as rows."""
+
+    def __init__(self, capacity: int) -> None:
+        self._rows = 0
+        self._arena = Arena(2 * capacity, np.uint64)
+        self.nodes = self._arena.array.reshape(capacity, 2)
+        self._heads = np.full(_FEWEST_BUCKETS, -1, np.int32)
+
+    @classmethod
+    def over(cls, hashes: Hashes) -> HashIndex:
+        """An index over rows that are all there."""
+        index = cls(len(hashes))
+        index.add(hashes)
+        return index
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def add(self, hashes: Hashes) -> None:
+        start = self._rows
+        self._rows = start + len(hashes)
+        self.nodes[start : self._rows, 0] = hashes
+        if self._rows > self._heads.size:
+            self._link_again()
+        else:
+            matching.insert(self._heads, self.nodes, start, self._rows)
+
+    def find(self, wanted: Hashes, pairs: PairBuffer) -> Iterator[tuple[Index, Index]]:
+        """Rows with an equal hash, and which of `wanted` each answers, in bounded chunks."""
+        start, resume = 0, -2
+        while start < wanted.size:
+            found, start, resume = matching.probe(
+                self._heads, self.nodes, wanted, start, resume, pairs.first, pairs.second
+            )
+            if found:
+                yield pairs.first[:found], pairs.second[:found]
+
+    def shrink(self, rows: int) -> None:
+        """Keep the first rows only, after the caller has moved nodes there."""
+        self._rows = rows
+        self._arena.release(2 * rows)
+        self._link_again()
+
+    def _link_again(self) -> None:
+        size = _FEWEST_BUCKETS
+        while size < self._rows:
+            size *= 2
+        if size > self._heads.size:
+            self._heads = np.empty(0, np.int32)  # freed before its successor is touched
+            self._heads = Arena(size, np.int32).array
+        self._heads.fill(-1)
+        matching.insert(self._heads, self.nodes, 0, self._rows)
