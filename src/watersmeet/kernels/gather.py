@@ -51,3 +51,31 @@ def close_gaps(offsets, data, keep):
                     data[position + b - start] = data[b]
             position += stop - start
     offsets[kept] = position
+
+
+@njit(
+    [
+        types.int64(types.Array(dtype, 1, "C"), _MASK)
+        for dtype in (types.boolean, types.uint8, types.uint16, types.uint32, types.uint64, types.int64)
+    ],
+    cache=True,
+    nogil=True,
+)
+def close_values(values, keep):
+    """Move kept items of one word to the front, in place and in order; returns how many."""
+    kept = 0
+    for row in range(keep.size):
+        values[kept] = values[row]
+        kept += keep[row]
+    return kept
+
+
+@njit(types.int64(types.Array(types.uint64, 2, "C"), _MASK), cache=True, nogil=True)
+def close_pairs(values, keep):
+    """The same for items of two words."""
+    kept = 0
+    for row in range(keep.size):
+        values[kept, 0] = values[row, 0]
+        values[kept, 1] = values[row, 1]
+        kept += keep[row]
+    return kept

@@ -44,6 +44,10 @@ class Disk:
     def empty(self, partition: int) -> bool:
         return not self._runs[:, partition].any()
 
+    def most_runs(self) -> int:
+        """The largest number of runs in one partition, of both sides."""
+        return int(self._runs.sum(axis=0).max())
+
     def scan_seconds(self, costs: Costs) -> NDArray[np.float64]:
         """Et of md-tasks by [memory side, partition]: x*c_ran + (y-x)*c_seq (RPJ 5.3).
 

@@ -322,14 +322,14 @@ class ProgressiveJoin:
         for found in step:
             if isinstance(found, Found):
                 yield from self.outcome.pairs(
-                    (BatchRows(found.left.rows), BatchRows(found.right.rows)),
+                    (found.left.rows, found.right.rows),
                     (found.left_index, found.right_index),
                     (found.left.ats, found.right.ats),
                     stage,
                 )
             elif isinstance(found, FoundInMemory):
                 yield from self.outcome.pairs(
-                    _in_order(found.side, found.table, BatchRows(found.piece.rows)),
+                    _in_order(found.side, found.table, found.piece.rows),
                     _in_order(found.side, found.table_index, found.piece_index),
                     _in_order(found.side, found.table.stamps, found.piece.ats),
                     stage,
@@ -337,7 +337,7 @@ class ProgressiveJoin:
             elif last:
                 piece = found.piece
                 every = np.arange(len(piece))
-                yield from self._unmatched(found.side, BatchRows(piece.rows), every, piece.ats)
+                yield from self._unmatched(found.side, piece.rows, every, piece.ats)
 
     # ---- clean-up -------------------------------------------------------------------------------
 
@@ -347,9 +347,15 @@ class ProgressiveJoin:
             yield from self._join_memory()
         while self.running is not None:
             yield from self._step(self.running, stamp, Stage.CLEANUP)
-        # No more input: its buffers' share may be used for merging.
+        # No more input: its buffers' share may be used for merging. If that is not enough to read
+        # all runs of a partition together, memory is flushed first, as in the paper.
         plan = MemoryPlan.split(self._account.limit)
         ahead_bytes = (plan.work + plan.input) // 3
+        if self.disk.most_runs() > ahead_bytes // self.block_bytes - 2:
+            everything = "clean-up needs the memory"
+            reasons = dict.fromkeys(range(self.tuning.partitions), everything)
+            yield from self._flush(self.memory.rows, reasons)
+            ahead_bytes = self._account.limit // 3
         most_runs = max(2, ahead_bytes // self.block_bytes - 2)
         resident = [table.oldest(table.by_partition) for table in self.memory.tables]
         for p in range(self.tuning.partitions):

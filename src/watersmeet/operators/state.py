@@ -144,7 +144,7 @@ def _load_resident(
     read = run.open(IoKind.SCAN)
     for number in range(run.block_count):
         piece = read(number)
-        join.memory.tables[side].add(piece.hashes, piece.ats, piece.rows)
+        join.memory.tables[side].add(piece.hashes, piece.ats, piece.rows.batch)
 
 
 def _save_marks(join: ProgressiveJoin, area: SpillArea) -> Manifest:

@@ -102,6 +102,12 @@ class _Validity:
 
 def close_fixed(values: NDArray[Any], keep: Mask) -> int:
     """Move kept items to the front, in place and in order; returns how many there are."""
+    if values.ndim == 2:
+        return int(gather.close_pairs(values, keep))
+    if values.dtype.kind != "V":
+        return int(gather.close_values(values, keep))
+    if values.itemsize == 16:
+        return int(gather.close_pairs(values.view(np.uint64).reshape(-1, 2), keep))
     kept = 0
     for start in range(0, keep.size, _WINDOW):
         moved = np.flatnonzero(keep[start : start + _WINDOW]) + start

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.rows.address import Index
+from watersmeet.rows.batch import BatchRows
 from watersmeet.store.spill import Block, BlockReader, BlockWriter, IoKind, SpillArea
 from watersmeet.store.index import Hashes
 from watersmeet.store.table import Table
@@ -20,47 +22,52 @@ Stamps = NDArray[np.int64]
 STILL_HERE = np.iinfo(np.int64).max
 """The departure stamp (DTS) of a row that has not left memory."""
 
-_STAMPED = [("__hash", pa.uint64()), ("__ats", pa.int64()), ("__dts", pa.int64())]
+_STAMPED = pa.schema([("__hash", pa.uint64()), ("__ats", pa.int64()), ("__dts", pa.int64())])
+_STAMPS = len(_STAMPED)
 
 
-@dataclass(frozen=True, slots=True)
 class Piece:
-    """Some rows with what is needed to join them: hash, arrival and departure stamps."""
+    """Some rows with what is needed to join them: hash, arrival and departure stamps.
 
-    hashes: Hashes
-    ats: Stamps
-    dts: Stamps
-    rows: pa.RecordBatch
+    All of it is one batch, stamps first, as it is written and read. It is taken apart only when
+    somebody asks, since most pieces are soon made part of a larger one.
+    """
+
+    def __init__(self, batch: pa.RecordBatch, hashes: Hashes | None = None) -> None:
+        self.batch = batch
+        self.hashes: Hashes = batch.column(0).to_numpy() if hashes is None else hashes
 
     def __len__(self) -> int:
         return len(self.hashes)
 
+    @cached_property
+    def ats(self) -> Stamps:
+        return self.batch.column(1).to_numpy()
+
+    @cached_property
+    def dts(self) -> Stamps:
+        return self.batch.column(2).to_numpy()
+
+    @cached_property
+    def rows(self) -> BatchRows:
+        columns = self.batch.columns[_STAMPS:]
+        fields = [self.batch.schema.field(_STAMPS + n) for n in range(len(columns))]
+        return BatchRows(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
+
     def slice(self, start: int, stop: int) -> Piece:
-        return Piece(
-            self.hashes[start:stop],
-            self.ats[start:stop],
-            self.dts[start:stop],
-            self.rows.slice(start, stop - start),
-        )
+        return Piece(self.batch.slice(start, stop - start), self.hashes[start:stop])
 
     def take(self, index: Index) -> Piece:
-        return Piece(
-            self.hashes[index], self.ats[index], self.dts[index], self.rows.take(pa.array(index))
-        )
+        return Piece(self.batch.take(pa.array(index)))
 
     @classmethod
     def concat(cls, pieces: list[Piece], schema: pa.Schema) -> Piece:
+        """All of them end to end; `schema` is that of the rows, for when there are none."""
         if len(pieces) == 1:
             return pieces[0]
         if not pieces:
-            none = np.empty(0, np.int64)
-            return cls(np.empty(0, np.uint64), none, none, pa.RecordBatch.from_pylist([], schema))
-        return cls(
-            np.concatenate([piece.hashes for piece in pieces]),
-            np.concatenate([piece.ats for piece in pieces]),
-            np.concatenate([piece.dts for piece in pieces]),
-            pa.concat_batches([piece.rows for piece in pieces]),
-        )
+            return cls(pa.RecordBatch.from_pylist([], stamped(schema)))
+        return cls(pa.concat_batches([piece.batch for piece in pieces]))
 
 
 class Run(Protocol):
@@ -111,7 +118,7 @@ class SpilledRun:
         reader = self.area.open(self.name, stamped(self.schema), kind)
 
         def read(number: int) -> Piece:
-            piece = _unstamp(reader.read(self.blocks[number]), self.schema)
+            piece = Piece(reader.read(self.blocks[number]))
             if number == len(self.blocks) - 1:
                 reader.close()
             return piece
@@ -176,13 +183,13 @@ def by_hash(table: Table, index: NDArray[np.int32]) -> Index:
 
 
 def resident_piece(table: Table, index: Index, departed: int) -> Piece:
+    hashes = table.hashes(index)
+    stamps = [hashes, table.stamps[index], np.full(len(index), departed)]
     columns = [table.take(column, index) for column in range(len(table.schema))]
-    return Piece(
-        table.hashes(index),
-        table.stamps[index],
-        np.full(len(index), departed, np.int64),
-        pa.RecordBatch.from_arrays(columns, schema=table.schema),
+    batch = pa.RecordBatch.from_arrays(
+        [*map(pa.array, stamps), *columns], schema=stamped(table.schema)
     )
+    return Piece(batch, hashes)
 
 
 class RunWriter:
@@ -191,18 +198,15 @@ class RunWriter:
     def __init__(self, area: SpillArea, schema: pa.Schema, kind: IoKind) -> None:
         self._area = area
         self._schema = schema
-        self._stamped = stamped(schema)
-        self._out: BlockWriter = area.create(self._stamped, kind)
+        self._out: BlockWriter = area.create(stamped(schema), kind)
         self._blocks: list[Block] = []
         self._departed = (STILL_HERE, 0)
 
     def append(self, piece: Piece) -> None:
         if not len(piece):
             return
-        columns = [pa.array(piece.hashes), pa.array(piece.ats), pa.array(piece.dts)]
-        batch = pa.RecordBatch.from_arrays([*columns, *piece.rows.columns], schema=self._stamped)
         hashes = (int(piece.hashes[0]), int(piece.hashes[-1]))
-        self._blocks.append(self._out.append(batch, hashes, first=not self._blocks))
+        self._blocks.append(self._out.append(piece.batch, hashes, first=not self._blocks))
         first, last = self._departed
         self._departed = (min(first, int(piece.dts.min())), max(last, int(piece.dts.max())))
 
@@ -230,10 +234,6 @@ def append_rows(
         writer.append(resident_piece(table, index[start : start + block_rows], departed))
 
 
+@lru_cache
 def stamped(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([*(pa.field(*field) for field in _STAMPED), *schema])
-
-
-def _unstamp(batch: pa.RecordBatch, schema: pa.Schema) -> Piece:
-    hashes, ats, dts = (column.to_numpy() for column in batch.columns[:3])
-    return Piece(hashes, ats, dts, pa.RecordBatch.from_arrays(batch.columns[3:], schema=schema))
+    return pa.schema([*_STAMPED, *schema])
