@@ -56,7 +56,14 @@ def close_gaps(offsets, data, keep):
 @njit(
     [
         types.int64(types.Array(dtype, 1, "C"), _MASK)
-        for dtype in (types.boolean, types.uint8, types.uint16, types.uint32, types.uint64, types.int64)
+        for dtype in (
+            types.boolean,
+            types.uint8,
+            types.uint16,
+            types.uint32,
+            types.uint64,
+            types.int64,
+        )
     ],
     cache=True,
     nogil=True,

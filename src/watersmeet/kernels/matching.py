@@ -205,9 +205,7 @@ def drop_met(
 
 
 @njit(
-    types.int64(
-        _U64, _I64, _I64, _I64, types.boolean, *_PAST, _OUT, _OUT, types.int64
-    ),
+    types.int64(_U64, _I64, _I64, _I64, types.boolean, *_PAST, _OUT, _OUT, types.int64),
     cache=True,
     nogil=True,
 )

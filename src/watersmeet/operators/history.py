@@ -29,8 +29,12 @@ from watersmeet.model import Side
 
 LAST_HASH = 2**64 - 1
 
-Past = tuple[NDArray[Any], ...]
-"""The six arrays that `kernels.matching.merge` and `drop_met` take."""
+Past = tuple[
+    NDArray[np.int64], NDArray[np.uint64],
+    NDArray[np.int64], NDArray[np.uint64],
+    NDArray[np.int64], NDArray[np.uint64],
+]  # fmt: skip
+"""The six arrays that `kernels.matching.drop_met` takes: scans left, scans right, merges."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ class MemoryPart:
             for start in range(0, len(old[side]), _COPIED_ROWS):
                 index = np.arange(start, min(start + _COPIED_ROWS, len(old[side])))
                 piece = resident_piece(old[side], index, 0)
-                self.tables[side].add(piece.hashes, piece.ats, piece.rows.batch)
+                self.tables[side].add(piece.hashes, piece.ats, piece.rows)
 
     def hold_at_least(self, rows: Sequence[int]) -> None:
         """Have room for so many rows a side, whatever the capacity, before any is there."""

@@ -197,7 +197,9 @@ class Merging:
             return
         for cursor in chain(*self._cursors):
             cursor.load()
-        bounds = [bound for cursor in chain(*self._cursors) if (bound := cursor.bound()) is not None]
+        bounds = [
+            bound for cursor in chain(*self._cursors) if (bound := cursor.bound()) is not None
+        ]
         bound = min(bounds, default=None)
         taken = [
             list(chain.from_iterable(cursor.take_below(bound) for cursor in cursors))

@@ -60,8 +60,8 @@ class Outcome:
         """Rows that have no partner and never will."""
         if len(index) and self._schema.how.keeps_unmatched(side):
             rows = Rows(source, index)
-            pair = (rows, None) if side is Side.LEFT else (None, rows)
-            yield self._counted(Matches(*pair, Stage.UNMATCHED))
+            left, right = (rows, None) if side is Side.LEFT else (None, rows)
+            yield self._counted(Matches(left, right, Stage.UNMATCHED))
 
     def unmatched(
         self, side: Side, source: RowSource, index: Index, stamps: Stamps

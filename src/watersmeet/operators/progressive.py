@@ -1,8 +1,8 @@
 """The progressive hash join: one mechanism for SHJ, XJoin, HMJ, PMJ and RPJ.
 
-    mm-stage   an arrival meets the other side's memory, then is stored; a full memory flushes
-    reactive   while the inputs are silent: md-tasks and dd-tasks, as the react policy chooses
-    clean-up   after both inputs have ended: whatever has not met (RPJ, Figure 3)
+mm-stage   an arrival meets the other side's memory, then is stored; a full memory flushes
+reactive   while the inputs are silent: md-tasks and dd-tasks, as the react policy chooses
+clean-up   after both inputs have ended: whatever has not met (RPJ, Figure 3)
 """
 
 from __future__ import annotations
@@ -167,11 +167,15 @@ class ProgressiveJoin:
         going = np.where(self.expected.on_disk[side.other] == 0, table.by_partition, 0)
         if not going.any():
             return
-        index = np.concatenate(table.oldest(going)).astype(np.int64)
-        yield from self._unmatched(side, table, index, table.stamps)
-        keep = np.ones(len(table), np.bool_)
-        keep[index] = False
-        table.drop(keep, going)
+        if going.sum() == len(table):
+            yield from self._unmatched(side, table, np.arange(len(table)), table.stamps)
+            table.clear()
+        else:
+            index = np.concatenate(table.oldest(going)).astype(np.int64)
+            yield from self._unmatched(side, table, index, table.stamps)
+            keep = np.ones(len(table), np.bool_)
+            keep[index] = False
+            table.drop(keep, going)
         self.expected.md[side][going > 0] = 0
         self._tell_memory()
 
@@ -322,14 +326,14 @@ class ProgressiveJoin:
         for found in step:
             if isinstance(found, Found):
                 yield from self.outcome.pairs(
-                    (found.left.rows, found.right.rows),
+                    (found.left.source, found.right.source),
                     (found.left_index, found.right_index),
                     (found.left.ats, found.right.ats),
                     stage,
                 )
             elif isinstance(found, FoundInMemory):
                 yield from self.outcome.pairs(
-                    _in_order(found.side, found.table, found.piece.rows),
+                    _in_order(found.side, found.table, found.piece.source),
                     _in_order(found.side, found.table_index, found.piece_index),
                     _in_order(found.side, found.table.stamps, found.piece.ats),
                     stage,
@@ -337,7 +341,7 @@ class ProgressiveJoin:
             elif last:
                 piece = found.piece
                 every = np.arange(len(piece))
-                yield from self._unmatched(found.side, piece.rows, every, piece.ats)
+                yield from self._unmatched(found.side, piece.source, every, piece.ats)
 
     # ---- clean-up -------------------------------------------------------------------------------
 

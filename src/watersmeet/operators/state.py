@@ -137,14 +137,12 @@ def _save_resident(join: ProgressiveJoin, side: Side, area: SpillArea) -> Manife
     return run.describe()
 
 
-def _load_resident(
-    join: ProgressiveJoin, side: Side, saved: Manifest, area: SpillArea
-) -> None:
+def _load_resident(join: ProgressiveJoin, side: Side, saved: Manifest, area: SpillArea) -> None:
     run = SpilledRun.from_description(saved, join.schema.stored(side), area)
     read = run.open(IoKind.SCAN)
     for number in range(run.block_count):
         piece = read(number)
-        join.memory.tables[side].add(piece.hashes, piece.ats, piece.rows.batch)
+        join.memory.tables[side].add(piece.hashes, piece.ats, piece.rows)
 
 
 def _save_marks(join: ProgressiveJoin, area: SpillArea) -> Manifest:
@@ -156,7 +154,8 @@ def _save_marks(join: ProgressiveJoin, area: SpillArea) -> Manifest:
 
 def _load_marks(join: ProgressiveJoin, saved: Manifest, area: SpillArea) -> None:
     reader = area.open(saved["name"], _BITS, IoKind.SCAN)
-    batch = reader.read(Block(*saved["block"], rows=0, first_hash=0, last_hash=0))
+    offset, length, checksum = saved["block"]
+    batch = reader.read(Block(offset, length, checksum, rows=0, first_hash=0, last_hash=0))
     reader.close()
     join.outcome.marks.bits = batch.column(0).to_numpy().copy()
 

@@ -14,9 +14,9 @@ from watersmeet.operators.disk import DiskPartition
 from watersmeet.operators.history import LAST_HASH, Merge, Scan
 from watersmeet.operators.merging import Found, Merging, Passed
 from watersmeet.rows.address import Index
+from watersmeet.store.index import PairBuffer
 from watersmeet.store.runs import Piece, SpilledRun
 from watersmeet.store.spill import IoKind, SpillArea
-from watersmeet.store.index import PairBuffer
 from watersmeet.store.table import Table
 
 
@@ -191,9 +191,7 @@ class DdTask:
     def _install(self, merging: Merging) -> None:
         """Put the merged runs where their parts were, and go on to the next operation."""
         if all(merging.runs):
-            left, right = (
-                (runs[0].departed[0], runs[-1].departed[1]) for runs in merging.runs
-            )
+            left, right = ((runs[0].departed[0], runs[-1].departed[1]) for runs in merging.runs)
             self._disk.history.merged(Merge(left, right))
         for side, merged in zip(Side, merging.finish(), strict=True):
             parts = list(self._disk.runs[side][self._slice(side)])

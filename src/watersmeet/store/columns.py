@@ -37,7 +37,9 @@ class Column(Protocol):
 
     def take(self, index: Index) -> pa.Array: ...
 
-    def close_gaps(self, keep: Mask) -> None: ...
+    def close_gaps(self, keep: Mask) -> None:
+        """Forget the rows that are not kept, and all those that `keep` does not reach."""
+        ...
 
     def key_buffers(self) -> KeyBuffers: ...
 
@@ -237,11 +239,13 @@ class ArrowColumn:
         return pa.concat_arrays(parts).take(pa.array(back))
 
     def close_gaps(self, keep: Mask) -> None:
-        start, kept = 0, []
-        for piece in self._pieces:
-            kept.append(piece.filter(pa.array(keep[start : start + len(piece)])))
-            start += len(piece)
-        self._pieces = [piece for piece in kept if len(piece)]
+        starts = np.cumsum([0, *map(len, self._pieces)])
+        kept = [
+            piece.filter(pa.array(keep[start : start + len(piece)]))
+            for piece, start in zip(self._pieces, starts, strict=False)
+            if keep[start : start + len(piece)].any()
+        ]
+        self._pieces = kept
 
     def key_buffers(self) -> KeyBuffers:
         raise TypeError(f"{self._kind} is no key type")

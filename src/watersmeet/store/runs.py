@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from watersmeet.rows.address import Index
 from watersmeet.rows.batch import BatchRows
-from watersmeet.store.spill import Block, BlockReader, BlockWriter, IoKind, SpillArea
 from watersmeet.store.index import Hashes
+from watersmeet.store.spill import Block, BlockWriter, IoKind, SpillArea
 from watersmeet.store.table import Table
 
 Stamps = NDArray[np.int64]
@@ -42,17 +42,23 @@ class Piece:
 
     @cached_property
     def ats(self) -> Stamps:
-        return self.batch.column(1).to_numpy()
+        stamps: Stamps = self.batch.column(1).to_numpy()
+        return stamps
 
     @cached_property
     def dts(self) -> Stamps:
-        return self.batch.column(2).to_numpy()
+        stamps: Stamps = self.batch.column(2).to_numpy()
+        return stamps
 
     @cached_property
-    def rows(self) -> BatchRows:
-        columns = self.batch.columns[_STAMPS:]
-        fields = [self.batch.schema.field(_STAMPS + n) for n in range(len(columns))]
-        return BatchRows(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)))
+    def rows(self) -> pa.RecordBatch:
+        """The rows without their stamps."""
+        schema = pa.schema(list(self.batch.schema)[_STAMPS:])
+        return pa.RecordBatch.from_arrays(self.batch.columns[_STAMPS:], schema=schema)
+
+    @cached_property
+    def source(self) -> BatchRows:
+        return BatchRows(self.rows)
 
     def slice(self, start: int, stop: int) -> Piece:
         return Piece(self.batch.slice(start, stop - start), self.hashes[start:stop])

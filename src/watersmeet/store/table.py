@@ -12,7 +12,7 @@ from watersmeet.kernels import matching
 from watersmeet.rows.address import Index, KeyBuffers
 from watersmeet.store.arena import Arena
 from watersmeet.store.columns import Mask, close_fixed, fixed_bytes, make_column, variable_bytes
-from watersmeet.store.index import INDEX_BYTES, HashIndex, Hashes, PairBuffer
+from watersmeet.store.index import INDEX_BYTES, Hashes, HashIndex, PairBuffer
 
 # Per row, besides the index and its columns: arrival stamp (8) and the flag that marks rows for
 # removal (1).
@@ -57,7 +57,8 @@ class Table:
         return self._stamps.array[: len(self)]
 
     def hashes(self, index: Index | NDArray[np.int32]) -> Hashes:
-        return self._index.nodes[index, 0]
+        hashes: Hashes = self._index.nodes[index, 0]
+        return hashes
 
     def take(self, column: int, index: Index) -> pa.Array:
         return self._columns[column].take(index)
@@ -94,3 +95,7 @@ class Table:
             column.close_gaps(keep)
         self._index.shrink(kept)
         self.by_partition -= gone
+
+    def clear(self) -> None:
+        """Forget every row."""
+        self.drop(np.zeros(0, np.bool_), self.by_partition.copy())
