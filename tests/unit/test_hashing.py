@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,7 +16,7 @@ NO_OFFSETS = np.empty(0, np.int64)
 texts = st.lists(st.binary(max_size=40), max_size=12)
 
 
-def laid_out(values: list[bytes], *, before: bytes = b"") -> tuple[NDArray[np.uint8], ...]:
+def laid_out(values: list[bytes], *, before: bytes = b"") -> tuple[NDArray[Any], ...]:
     """Values end to end after some foreign bytes; exactly as long as it must be."""
     data = np.frombuffer(before + b"".join(values), np.uint8)
     offsets = np.cumsum([len(before), *map(len, values)]).astype(np.int64)

@@ -18,38 +18,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.keyed import Pairs, matching, valid
 from watersmeet.model import Side
-from watersmeet.rows.address import Rows
-from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.keys import CodeKeys, PackedKeys, PayloadKeys
-from watersmeet.rows.schema import EncodedRows, JoinSchema
+from watersmeet.rows.schema import JoinSchema
 
 Value = Any
-Pairs = set[tuple[int, int]]
 
 
 def constant(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.zeros_like(hashes)
-
-
-def matching(schema: JoinSchema, left: pa.RecordBatch, right: pa.RecordBatch) -> Pairs:
-    """The join by its definition: every pair of valid rows, equal hashes, then `verify`."""
-    encoded = [schema.encode(Side.LEFT, left), schema.encode(Side.RIGHT, right)]
-    for side in Side:
-        assert encoded[side].rows.schema.equals(schema.stored(side))
-        encoded[side].rows.validate(full=True)
-    a, b = (_valid(rows) for rows in encoded)
-    equal = encoded[0].hashes[:, None] == encoded[1].hashes[None, :]
-    i, j = np.nonzero(equal & a[:, None] & b[None, :])
-    sources = [BatchRows(rows.rows) for rows in encoded]
-    mask = schema.verify(Rows(sources[0], i), Rows(sources[1], j))
-    if mask is not None:
-        i, j = i[mask], j[mask]
-    return set(zip(i.tolist(), j.tolist(), strict=True))
-
-
-def _valid(rows: EncodedRows) -> NDArray[np.bool_]:
-    return np.ones(len(rows.hashes), np.bool_) if rows.valid is None else rows.valid
 
 
 def spark_equal(a: Value, b: Value) -> bool:
@@ -265,9 +243,9 @@ def test_a_slice_is_encoded_like_its_copy(data: st.DataObject, name: str, start:
         [kind.array(values[start : start + 5]), [1] * sliced.num_rows], schema=shape
     )
     one, two = schema.encode(Side.LEFT, sliced), schema.encode(Side.LEFT, copied)
-    valid = _valid(one)
-    np.testing.assert_array_equal(valid, _valid(two))
-    np.testing.assert_array_equal(one.hashes[valid], two.hashes[valid])
+    keyed = valid(one)
+    np.testing.assert_array_equal(keyed, valid(two))
+    np.testing.assert_array_equal(one.hashes[keyed], two.hashes[keyed])
 
 
 def codec(left: dict[str, pa.DataType], right: dict[str, pa.DataType] | None = None) -> Any:

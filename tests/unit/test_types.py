@@ -54,6 +54,12 @@ COMPARED = [
         pa.struct({"a": pa.int64(), "b": pa.string()}),
     ),
     (pa.struct({"a": pa.int32()}), pa.struct({"z": pa.int32()}), pa.struct({"a": pa.int32()})),
+    (
+        pa.struct({"a": pa.struct({"b": pa.int32()})}),
+        pa.struct({"y": pa.struct({"z": pa.int32()})}),
+        pa.struct({"a": pa.struct({"b": pa.int32()})}),
+    ),
+    (pa.null(), pa.struct({"a": pa.int32()}), pa.struct({"a": pa.int32()})),
 ]
 
 REFUSED = [

@@ -127,7 +127,8 @@ def _common_struct(left: pa.StructType, right: pa.StructType) -> pa.DataType:
     fields = []
     for mine, other in zip(left, right, strict=True):
         kind = common_type(mine.type, other.type)
-        if mine.name.lower() != other.name.lower() and plain(mine.type) != plain(other.type):
+        renamed = mine.name.lower() != other.name.lower() and not pt.is_struct(kind)
+        if renamed and plain(mine.type) != plain(other.type):
             raise Incomparable(f"fields {mine.name!r} and {other.name!r} differ in name and type")
         fields.append(pa.field(mine.name, kind, mine.nullable or other.nullable))
     return pa.struct(fields)
