@@ -53,6 +53,11 @@ class Metrics:
     def rows_out(self) -> int:
         return sum(self.results.values())
 
+    def flushed(self, record: FlushRecord) -> None:
+        self.flushes.append(record)
+        self.rows_spilled += record.rows
+        self.bytes_spilled += record.bytes
+
     def as_dict(self) -> dict[str, Any]:
         """Everything but the flush log and the statistics, ready for JSON."""
         counters = {

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.model import JoinType, Side
+from watersmeet.operators.merging import Found
 from watersmeet.operators.metrics import Metrics
+from watersmeet.operators.tasks import FoundInMemory, Step
 from watersmeet.rows.address import Index, Matches, Rows, RowSource, Stage
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.marks import Marks
 
 Stamps = NDArray[np.int64]
+
+_T = TypeVar("_T")
+_U = TypeVar("_U")
+
+
+def in_order(side: Side, mine: _T, others: _U) -> tuple[_T | _U, _T | _U]:
+    """Left before right, when `mine` is of `side`."""
+    return (mine, others) if side is Side.LEFT else (others, mine)
 
 
 class Outcome:
@@ -22,14 +33,36 @@ class Outcome:
     Marks are kept only for the sides whose rows are results by having, or not having, a partner.
     """
 
-    def __init__(self, schema: JoinSchema, metrics: Metrics) -> None:
+    def __init__(self, schema: JoinSchema, metrics: Metrics, *, chunk_rows: int) -> None:
         self.marks = Marks()
         self._schema = schema
         self._metrics = metrics
+        self._chunk_rows = chunk_rows
         self.marked = tuple(
             schema.how.keeps_unmatched(side) or (schema.how is JoinType.SEMI and side is Side.LEFT)
             for side in Side
         )
+
+    def report(self, step: Step, stage: Stage, *, last: bool = False) -> Iterator[Matches]:
+        """Results of one step on disk. In the `last` merging, rows that pass have met all."""
+        for found in step:
+            if isinstance(found, Found):
+                left, right = found.left, found.right
+                index = (found.left_index, found.right_index)
+                sources, stamps = (left.source, right.source), (left.ats, right.ats)
+                yield from self.pairs(sources, index, stamps, stage)
+            elif isinstance(found, FoundInMemory):
+                table, piece = found.table, found.piece
+                yield from self.pairs(
+                    in_order(found.side, table, piece.source),
+                    in_order(found.side, found.table_index, found.piece_index),
+                    in_order(found.side, table.stamps, piece.ats),
+                    stage,
+                )
+            elif last:
+                piece = found.piece
+                every = np.arange(len(piece))
+                yield from self.unmatched(found.side, piece.source, every, piece.ats)
 
     def pairs(
         self, sources: tuple[RowSource, RowSource], index: tuple[Index, Index],
@@ -58,19 +91,21 @@ class Outcome:
 
     def alone(self, side: Side, source: RowSource, index: Index) -> Iterator[Matches]:
         """Rows that have no partner and never will."""
-        if len(index) and self._schema.how.keeps_unmatched(side):
-            rows = Rows(source, index)
+        if not self._schema.how.keeps_unmatched(side):
+            return
+        for start in range(0, len(index), self._chunk_rows):
+            rows = Rows(source, index[start : start + self._chunk_rows])
             left, right = (rows, None) if side is Side.LEFT else (None, rows)
             yield self._counted(Matches(left, right, Stage.UNMATCHED))
 
     def unmatched(
         self, side: Side, source: RowSource, index: Index, stamps: Stamps
     ) -> Iterator[Matches]:
-        """Those of the rows at `index`, with these stamps, that found no partner: they are done."""
-        if len(index) and self._schema.how.keeps_unmatched(side):
-            yield from self.alone(side, source, index[self.marks.unmarked(stamps)])
+        """Those of the rows at `index` that found no partner, now that no more can come."""
+        if self._schema.how.keeps_unmatched(side):
+            yield from self.alone(side, source, index[self.marks.unmarked(stamps[index])])
 
-    def wanted(self, side: Side, stamps: Stamps) -> NDArray[np.bool_] | None:
+    def undecided(self, side: Side, stamps: Stamps) -> NDArray[np.bool_] | None:
         """Which arriving rows are still worth keeping; None for all.
 
         A left row of a semi or anti join is decided by its first partner.

@@ -15,7 +15,7 @@ from watersmeet.errors import StateError
 from watersmeet.model import Side
 from watersmeet.operators.disk import DiskPartition
 from watersmeet.operators.history import History
-from watersmeet.policies.react import Task, TaskKind
+from watersmeet.operators.parts import Parts
 from watersmeet.rows.address import Stage
 from watersmeet.store.runs import STILL_HERE, RunWriter, SpilledRun, append_rows
 from watersmeet.store.spill import Block, IoKind, SpillArea
@@ -35,101 +35,101 @@ _COUNTERS = (
 
 def save(join: ProgressiveJoin, area: SpillArea) -> Manifest:
     """Write all of a join's state to another area. The join itself can go on."""
+    parts, running = join.parts, join.reactive.running
     moved: dict[str, str] = {}
     return {
         "format": FORMAT,
-        "parameters": _parameters(join),
-        "stamp": join.stamp,
-        "rates": join.rates.save(),
-        "expected": join.expected.save(),
-        "distinct": join.distinct.save(),
-        "partitions": [_save_partition(join, p, area, moved) for p in join.disk.partitions],
-        "resident": [_save_resident(join, side, area) for side in Side],
-        "marks": _save_marks(join, area),
-        "running": _save_running(join),
-        "counters": {name: getattr(join.metrics, name) for name in _COUNTERS},
-        "results": {str(stage): count for stage, count in join.metrics.results.items()},
+        "parameters": _parameters(parts),
+        "stamp": parts.stamp,
+        "rates": parts.rates.save(),
+        "expected": parts.expected.save(),
+        "distinct": parts.distinct.save(),
+        "partitions": [_save_partition(parts, p, area, moved) for p in parts.disk.partitions],
+        "resident": [_save_resident(parts, side, area) for side in Side],
+        "marks": _save_marks(parts, area),
+        "running": None if running is None else running.save(),
+        "counters": {name: getattr(parts.metrics, name) for name in _COUNTERS},
+        "results": {str(stage): count for stage, count in parts.metrics.results.items()},
     }
 
 
 def load(join: ProgressiveJoin, area: SpillArea, manifest: Manifest) -> None:
     """Fill a new join with a saved state, after checking that it is the same join."""
+    parts = join.parts
     if manifest.get("format") != FORMAT:
         raise StateError(
             f"The saved state has format {manifest.get('format')!r}, this version reads {FORMAT}.",
             remedy="Restore it with the version that wrote it, or start anew.",
         )
-    for name, value in _parameters(join).items():
+    for name, value in _parameters(parts).items():
         if manifest["parameters"].get(name) != value:
             raise StateError(
                 f"The saved state was made with {name}={manifest['parameters'].get(name)!r}, "
                 f"not {value!r}.",
                 remedy="Restore it with the same parameters, or start anew.",
             )
-    join.stamp = manifest["stamp"]
-    join.rates.load(manifest["rates"])
-    join.expected.load(manifest["expected"])
-    join.distinct.load(manifest["distinct"])
+    parts.stamp = manifest["stamp"]
+    parts.rates.load(manifest["rates"])
+    parts.expected.load(manifest["expected"])
+    parts.distinct.load(manifest["distinct"])
     moved: dict[str, str] = {}
     for p, saved in enumerate(manifest["partitions"]):
-        join.disk.partitions[p] = _load_partition(join, saved, area, moved)
-        join.disk.changed(p)
-    join.memory.hold_at_least([run["rows"] for run in manifest["resident"]])
+        parts.disk.partitions[p] = _load_partition(parts, saved, area, moved)
+        parts.disk.changed(p)
+    parts.memory.hold_at_least([run["rows"] for run in manifest["resident"]])
     for side, saved in zip(Side, manifest["resident"], strict=True):
-        _load_resident(join, side, saved, area)
-    _load_marks(join, manifest["marks"], area)
+        _load_resident(parts, side, saved, area)
+    _load_marks(parts, manifest["marks"], area)
     for name in _COUNTERS:
-        setattr(join.metrics, name, manifest["counters"][name])
+        setattr(parts.metrics, name, manifest["counters"][name])
     for stage in Stage:
-        join.metrics.results[stage] = manifest["results"][str(stage)]
+        parts.metrics.results[stage] = manifest["results"][str(stage)]
     if manifest["running"] is not None:
-        kind, partition, side = manifest["running"]["choice"]
-        choice = Task(TaskKind(kind), partition, Side(side))
-        join.running = join.start(choice, join.stamp, manifest["running"])
+        join.reactive.resume(manifest["running"])
 
 
-def _parameters(join: ProgressiveJoin) -> dict[str, Any]:
+def _parameters(parts: Parts) -> dict[str, Any]:
     """What may not change between saving and restoring. Memory and policies' tuning may."""
     return {
-        "algorithm": join.algorithm.name,
-        "how": str(join.schema.how),
-        "keys": [[key.left, key.right] for key in join.schema.keys],
-        "left": [f"{field.name}: {field.type}" for field in join.schema.left],
-        "right": [f"{field.name}: {field.type}" for field in join.schema.right],
-        "partitions": join.tuning.partitions,
+        "algorithm": parts.algorithm.name,
+        "how": str(parts.schema.how),
+        "keys": [[key.left, key.right] for key in parts.schema.keys],
+        "left": [f"{field.name}: {field.type}" for field in parts.schema.left],
+        "right": [f"{field.name}: {field.type}" for field in parts.schema.right],
+        "partitions": parts.tuning.partitions,
     }
 
 
 def _save_partition(
-    join: ProgressiveJoin, disk: DiskPartition, area: SpillArea, moved: dict[str, str]
+    parts: Parts, disk: DiskPartition, area: SpillArea, moved: dict[str, str]
 ) -> Manifest:
     """`moved` has the names of files that were copied already: runs share files."""
     runs = [[run.describe() for run in disk.runs[side]] for side in Side]
     for run in (run for side in runs for run in side):
         if run["name"] not in moved:
-            moved[run["name"]] = area.adopt(join.spill.path, run["name"])
+            moved[run["name"]] = area.adopt(parts.spill.path, run["name"])
         run["name"] = moved[run["name"]]
     return {"runs": runs, "history": disk.history.save()}
 
 
 def _load_partition(
-    join: ProgressiveJoin, saved: Manifest, area: SpillArea, moved: dict[str, str]
+    parts: Parts, saved: Manifest, area: SpillArea, moved: dict[str, str]
 ) -> DiskPartition:
     disk = DiskPartition(history=History.load(saved["history"]))
     for side in Side:
         for described in saved["runs"][side]:
-            run = SpilledRun.from_description(described, join.schema.stored(side), join.spill)
+            run = SpilledRun.from_description(described, parts.schema.stored(side), parts.spill)
             if run.name not in moved:
-                moved[run.name] = join.spill.adopt(area.path, run.name)
+                moved[run.name] = parts.spill.adopt(area.path, run.name)
             run.name = moved[run.name]
-            join.spill.retain(run.name)
+            parts.spill.retain(run.name)
             disk.runs[side].append(run)
     return disk
 
 
-def _save_resident(join: ProgressiveJoin, side: Side, area: SpillArea) -> Manifest:
-    table = join.memory.tables[side]
-    rows = join.memory.block_rows(side, join.block_bytes)
+def _save_resident(parts: Parts, side: Side, area: SpillArea) -> Manifest:
+    table = parts.memory.tables[side]
+    rows = parts.memory.block_rows(side, parts.block_bytes)
     writer = RunWriter(area, table.schema, IoKind.FLUSH)
     append_rows(writer, table, np.arange(len(table)), departed=STILL_HERE, block_rows=rows)
     run = writer.cut()
@@ -137,36 +137,24 @@ def _save_resident(join: ProgressiveJoin, side: Side, area: SpillArea) -> Manife
     return run.describe()
 
 
-def _load_resident(join: ProgressiveJoin, side: Side, saved: Manifest, area: SpillArea) -> None:
-    run = SpilledRun.from_description(saved, join.schema.stored(side), area)
+def _load_resident(parts: Parts, side: Side, saved: Manifest, area: SpillArea) -> None:
+    run = SpilledRun.from_description(saved, parts.schema.stored(side), area)
     read = run.open(IoKind.SCAN)
     for number in range(run.block_count):
         piece = read(number)
-        join.memory.tables[side].add(piece.hashes, piece.ats, piece.rows)
+        parts.memory.tables[side].add(piece.hashes, piece.ats, piece.rows)
 
 
-def _save_marks(join: ProgressiveJoin, area: SpillArea) -> Manifest:
+def _save_marks(parts: Parts, area: SpillArea) -> Manifest:
     writer = area.create(_BITS, IoKind.FLUSH)
-    batch = pa.RecordBatch.from_arrays([pa.array(join.outcome.marks.bits)], schema=_BITS)
+    batch = pa.RecordBatch.from_arrays([pa.array(parts.outcome.marks.bits)], schema=_BITS)
     block = writer.append(batch, (0, 0), first=True)
     return {"name": writer.finish(), "block": [block.offset, block.length, block.checksum]}
 
 
-def _load_marks(join: ProgressiveJoin, saved: Manifest, area: SpillArea) -> None:
+def _load_marks(parts: Parts, saved: Manifest, area: SpillArea) -> None:
     reader = area.open(saved["name"], _BITS, IoKind.SCAN)
     offset, length, checksum = saved["block"]
     batch = reader.read(Block(offset, length, checksum, rows=0, first_hash=0, last_hash=0))
     reader.close()
-    join.outcome.marks.bits = batch.column(0).to_numpy().copy()
-
-
-def _save_running(join: ProgressiveJoin) -> Manifest | None:
-    running = join.running
-    if running is None:
-        return None
-    return {
-        "choice": list(running.choice),
-        "began": running.began,
-        "owed": running.owed,
-        "place": running.task.save(),
-    }
+    parts.outcome.marks.bits = batch.column(0).to_numpy().copy()

@@ -12,6 +12,7 @@ from watersmeet.kernels import matching
 from watersmeet.model import Side
 from watersmeet.operators.disk import DiskPartition
 from watersmeet.operators.history import LAST_HASH, Merge, Scan
+from watersmeet.operators.memory import MemoryPart
 from watersmeet.operators.merging import Found, Merging, Passed
 from watersmeet.rows.address import Index
 from watersmeet.store.index import PairBuffer
@@ -54,7 +55,7 @@ class MdTask:
         self,
         disk: DiskPartition,
         memory_side: Side,
-        table: Table,
+        memory: MemoryPart,
         *,
         pairs: PairBuffer,
         run: int = 0,
@@ -64,7 +65,7 @@ class MdTask:
         self.run, self.block = run, block
         self._disk = disk
         self._side = memory_side
-        self._table = table
+        self._memory = memory
         self._pairs = pairs
         self._reading: tuple[int, Any] | None = None
 
@@ -100,13 +101,14 @@ class MdTask:
 
     def _join(self, piece: Piece) -> Step:
         memory_is_left = self._side is Side.LEFT
-        for rows, asked in self._table.find(piece.hashes, self._pairs):
+        table = self._memory.tables[self._side]  # a new one after every resize
+        for rows, asked in table.find(piece.hashes, self._pairs):
             kept = matching.drop_met_in_memory(
-                piece.hashes, piece.ats, piece.dts, self._table.stamps, memory_is_left,
+                piece.hashes, piece.ats, piece.dts, table.stamps, memory_is_left,
                 *self._disk.history.arrays(), rows, asked, len(rows),
             )  # fmt: skip
             if kept:
-                yield FoundInMemory(self._side, self._table, piece, rows[:kept], asked[:kept])
+                yield FoundInMemory(self._side, table, piece, rows[:kept], asked[:kept])
 
 
 class DdTask:

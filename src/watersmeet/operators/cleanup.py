@@ -1,0 +1,97 @@
+"""Clean-up: after both inputs have ended, everything that has not met (RPJ, Figure 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.model import Side
+from watersmeet.operators.merging import Merging
+from watersmeet.operators.parts import Parts
+from watersmeet.operators.tasks import DdTask
+from watersmeet.rows.address import Matches, Stage
+from watersmeet.store.runs import ResidentRun, Run
+
+Resident = tuple[NDArray[np.int32], NDArray[np.int32]]
+
+# Of the bytes a step may use: the loaded blocks, the copy that puts them end to end, and the
+# index over it with the rows being copied out.
+_COPIES = 3
+
+
+class CleanUp:
+    """Joins what is owed, partition by partition.
+
+    The paper writes memory to disk first. Here it takes part as runs that are read in place,
+    unless the partitions have more runs than can then be read together.
+    """
+
+    def __init__(self, parts: Parts, dd_task: Callable[[int], DdTask]) -> None:
+        self._parts = parts
+        self._dd_task = dd_task
+        # No more input comes, so the share of its buffers may be used too.
+        self._ahead_bytes = (parts.plan.work + parts.plan.input) // _COPIES
+
+    @property
+    def memory_is_in_the_way(self) -> bool:
+        return self._parts.disk.most_runs() > self._most_runs()
+
+    def take_all_memory(self) -> None:
+        """Use the memory that rows no longer need."""
+        self._ahead_bytes = self._parts.account.limit // _COPIES
+
+    def run(self) -> Iterator[Matches]:
+        parts = self._parts
+        left, right = (table.oldest(table.by_partition) for table in parts.memory.tables)
+        for p in range(parts.tuning.partitions):
+            resident = (left[p], right[p])
+            if parts.disk.empty(p):
+                for side, table in zip(Side, parts.memory.tables, strict=True):
+                    index = resident[side].astype(np.int64)
+                    yield from parts.outcome.unmatched(side, table, index, table.stamps)
+            else:
+                yield from self._fewer_runs(p)
+                yield from self._partition(p, resident)
+
+    def _most_runs(self) -> int:
+        """How many runs can be read together, with those that stand for memory."""
+        return self._ahead_bytes // self._parts.block_bytes - len(Side)
+
+    def _fewer_runs(self, p: int) -> Iterator[Matches]:
+        """Merge a partition's runs until they can all be read together."""
+        parts = self._parts
+        while sum(map(len, parts.disk[p].runs)) > max(self._most_runs(), len(Side)):
+            merging = self._dd_task(p)
+            while not merging.done:
+                yield from parts.outcome.report(merging.step(parts.stamp), Stage.CLEANUP)
+            parts.disk.changed(p)
+
+    def _partition(self, p: int, resident: Resident) -> Iterator[Matches]:
+        parts = self._parts
+        disk, memory = parts.disk[p], parts.memory
+        runs: tuple[list[Run], list[Run]] = ([], [])
+        for side in Side:
+            runs[side].extend(disk.runs[side])
+            if len(resident[side]):
+                rows = memory.block_rows(side, parts.block_bytes)
+                runs[side].append(ResidentRun(memory.tables[side], resident[side], block_rows=rows))
+        if all(runs) or any(runs[side] and parts.outcome.marked[side] for side in Side):
+            left, right = (table.schema for table in memory.tables)
+            each = self._ahead_bytes // sum(map(len, runs))
+            merging = Merging(
+                runs,
+                (left, right),
+                history=disk.history,
+                pairs=parts.pairs,
+                ahead=min(memory.block_rows(side, each) for side in Side),
+            )
+            while not merging.done:
+                yield from parts.outcome.report(merging.step(), Stage.CLEANUP, last=True)
+        for run in chain(*disk.runs):
+            run.remove()
+        for side in Side:
+            disk.runs[side].clear()
+        parts.disk.changed(p)

@@ -1,0 +1,96 @@
+"""What the stages of a progressive join share: its rows, its meters, its memory."""
+
+from __future__ import annotations
+
+from watersmeet.meters.distinct import DistinctKeys
+from watersmeet.meters.expected import ExpectedResults
+from watersmeet.meters.rates import ArrivalRates
+from watersmeet.operators.algorithm import Algorithm
+from watersmeet.operators.disk import Disk
+from watersmeet.operators.memory import MemoryPart
+from watersmeet.operators.metrics import Metrics
+from watersmeet.operators.outcome import Outcome
+from watersmeet.operators.tuning import Tuning
+from watersmeet.policies.react import Owed
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.account import MemoryAccount, MemoryPlan
+from watersmeet.store.device import measure_costs
+from watersmeet.store.index import PairBuffer
+from watersmeet.store.spill import SpillArea
+
+_SMALLEST_BLOCK = 4096
+
+
+class Parts:
+    """The memory part, the disk part, and what is known about both.
+
+    Every row that may still find a partner is in exactly one place, its side's table or one run,
+    and `Disk` knows what has met from there.
+    """
+
+    def __init__(
+        self,
+        schema: JoinSchema,
+        algorithm: Algorithm,
+        *,
+        account: MemoryAccount,
+        spill: SpillArea,
+        tuning: Tuning,
+    ) -> None:
+        self.schema = schema
+        self.algorithm = algorithm
+        self.tuning = tuning
+        self.account = account
+        self.spill = spill
+        self.metrics = Metrics()
+        self.plan = MemoryPlan.split(account.limit)
+        partitions = tuning.partitions
+        self.memory = MemoryPart(
+            schema, nbytes=self.plan.store, rows=tuning.memory_rows, partitions=partitions
+        )
+        work, row_bytes = self.plan.work, self.memory.row_bytes
+        self.block_bytes = max(min(spill.block_bytes, work // 48), _SMALLEST_BLOCK)
+        self.disk = Disk(
+            partitions,
+            page_rows=tuning.page_rows or max(1, self.block_bytes // max(row_bytes)),
+            fan_in=tuning.fan_in or max(2, work // (6 * self.block_bytes)),
+        )
+        # Result rows are copied out a chunk at a time, and the copy counts as work memory.
+        chunk = max(1, min(tuning.chunk_rows, work // (4 * sum(row_bytes))))
+        self.pairs = PairBuffer(chunk)
+        self.outcome = Outcome(schema, self.metrics, chunk_rows=chunk)
+        self.rates = ArrivalRates(partitions, decay=tuning.decay, time_unit=tuning.time_unit)
+        self.expected = ExpectedResults(partitions)
+        self.distinct = DistinctKeys()
+        self.stamp = 1
+        self._costs = tuning.costs
+
+    def draw(self) -> int:
+        """The next stamp; every event has its own."""
+        self.stamp += 1
+        return self.stamp - 1
+
+    def distinct_per_partition(self) -> float:
+        """s, the distinct keys of a partition (RPJ, Table 1)."""
+        distinct = self.tuning.distinct or self.distinct.get()
+        return max(distinct / self.tuning.partitions, 1.0)
+
+    def owed(self) -> Owed:
+        """Er and Et of every task. What the device costs is measured when first asked for."""
+        if self._costs is None:
+            self._costs = measure_costs(self.spill.path, self.block_bytes)
+        s = self.distinct_per_partition()
+        return Owed(
+            md_results=self.expected.md / s,
+            md_seconds=self.disk.scan_seconds(self._costs),
+            dd_results=self.expected.dd / s,
+            dd_seconds=self.disk.merge_seconds(self._costs),
+            resident=self.memory.rows,
+        )
+
+    def tell_memory(self) -> None:
+        self.account.hold(self.memory.nbytes, "rows")
+        if any(self.outcome.marked):
+            self.account.hold(self.outcome.marks.nbytes, "marks")
+        self.metrics.memory_used = self.account.used
+        self.metrics.memory_peak = self.account.peak

@@ -1,0 +1,129 @@
+"""The reactive stage: joining from disk while the inputs are silent (RPJ 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from watersmeet.model import Side
+from watersmeet.operators.parts import Parts
+from watersmeet.operators.tasks import DdTask, MdTask
+from watersmeet.policies.react import Task, TaskKind
+from watersmeet.rows.address import Matches, Stage
+
+
+@dataclass
+class Running:
+    """A task that has begun: at which stamp, and what it was expected to report then."""
+
+    choice: Task
+    task: MdTask | DdTask
+    began: int
+    owed: float
+
+    def save(self) -> dict[str, Any]:
+        return {
+            "choice": list(self.choice),
+            "began": self.began,
+            "owed": self.owed,
+            "place": self.task.save(),
+        }
+
+
+class ReactiveStage:
+    """Runs the tasks that the react policy chooses, one at a time.
+
+    A task that is interrupted is gone on with before another is chosen, so at most one is under
+    way and only new runs can appear beside it.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self.running: Running | None = None
+
+    def react(self, pause: Callable[[], bool]) -> Iterator[Matches]:
+        """Work until `pause()`, which is asked between steps, or until nothing is worth doing.
+
+        All steps of one call share a stamp: memory does not change meanwhile.
+        """
+        parts = self._parts
+        stamp = parts.draw()
+        whole_tasks = parts.tuning.whole_tasks
+        whole_stage = whole_tasks and parts.algorithm.whole_stage
+        while True:
+            may_stop = self.running is None or not whole_tasks
+            if may_stop and not whole_stage and pause():
+                return
+            if self.running is None:
+                self.running = self._choose(stamp)
+                if self.running is None:
+                    return
+            stage = Stage.MD if self.running.choice.kind is TaskKind.MD else Stage.DD
+            yield from self._step(self.running, stamp, stage)
+
+    def complete(self) -> Iterator[Matches]:
+        """Bring the task under way to its end."""
+        stamp = self._parts.draw()
+        while self.running is not None:
+            yield from self._step(self.running, stamp, Stage.CLEANUP)
+
+    def _choose(self, stamp: int) -> Running | None:
+        policy = self._parts.algorithm.react
+        if policy is None or not self._parts.metrics.flush_count:
+            return None
+        choice = policy(self._parts.owed())
+        return None if choice is None else self._start(choice, stamp)
+
+    def _start(self, choice: Task, stamp: int) -> Running:
+        expected = self._parts.expected
+        if choice.kind is TaskKind.MD:
+            owed = expected.md[choice.side, choice.partition]
+            return Running(choice, self._md_task(choice, {}), stamp, float(owed))
+        owed = expected.dd[choice.partition]
+        return Running(choice, self.dd_task(choice.partition), stamp, float(owed))
+
+    def resume(self, saved: dict[str, Any]) -> None:
+        """Go on with a task that was saved."""
+        kind, partition, side = saved["choice"]
+        choice = Task(TaskKind(kind), partition, Side(side))
+        task = (
+            self._md_task(choice, saved["place"])
+            if choice.kind is TaskKind.MD
+            else self.dd_task(partition, saved["place"])
+        )
+        self.running = Running(choice, task, saved["began"], saved["owed"])
+
+    def _md_task(self, choice: Task, place: dict[str, int]) -> MdTask:
+        parts = self._parts
+        disk = parts.disk[choice.partition]
+        return MdTask(disk, choice.side, parts.memory, pairs=parts.pairs, **place)
+
+    def dd_task(self, partition: int, begun: dict[str, Any] | None = None) -> DdTask:
+        parts = self._parts
+        left, right = (table.schema for table in parts.memory.tables)
+        return DdTask(
+            parts.disk[partition],
+            (left, right),
+            fan_in=parts.disk.fan_in,
+            pairs=parts.pairs,
+            area=parts.spill,
+            block_rows=min(parts.memory.block_rows(side, parts.block_bytes) for side in Side),
+            begun=begun,
+        )
+
+    def _step(self, running: Running, stamp: int, stage: Stage) -> Iterator[Matches]:
+        """One step of the task under way, and its end if that is reached."""
+        parts = self._parts
+        kind, p, side = running.choice
+        yield from parts.outcome.report(running.task.step(stamp), stage)
+        if not running.task.done:
+            return
+        self.running = None
+        if kind is TaskKind.MD:
+            parts.metrics.md_tasks += 1
+            parts.expected.md_done(side, p, began=running.began, reported=running.owed)
+        else:
+            parts.metrics.dd_tasks += 1
+            parts.expected.dd_done(p, reported=running.owed)
+            parts.disk.changed(p)
