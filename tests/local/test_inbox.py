@@ -110,9 +110,7 @@ def test_a_waiting_reader_goes_on_when_rows_are_joined(inbox: Inbox) -> None:
     assert not reader.is_alive()
 
 
-def test_close_wakes_and_stops_readers_and_the_join(
-    inbox: Inbox, account: MemoryAccount
-) -> None:
+def test_close_wakes_and_stops_readers_and_the_join(inbox: Inbox, account: MemoryAccount) -> None:
     inbox.put(Side.LEFT, batch_of(100))
     stopped = []
 

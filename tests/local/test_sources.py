@@ -123,7 +123,9 @@ def test_a_directory_is_its_files_without_what_spark_leaves_beside_them(tmp_path
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow"])
 def test_partition_directories_become_columns(suffix: str, tmp_path: Path) -> None:
     write(tmp_path / "year=2024" / "city=A%20B" / f"0.{suffix}", TABLE.slice(0, 2))
-    write(tmp_path / "year=__HIVE_DEFAULT_PARTITION__" / "city=C" / f"0.{suffix}", TABLE.slice(2, 1))
+    write(
+        tmp_path / "year=__HIVE_DEFAULT_PARTITION__" / "city=C" / f"0.{suffix}", TABLE.slice(2, 1)
+    )
     assert content(tmp_path).select(["k", "year", "city"]).to_pylist() == [
         {"k": 0, "year": 2024, "city": "A B"},
         {"k": 1, "year": 2024, "city": "A B"},

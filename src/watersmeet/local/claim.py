@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -10,10 +11,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-import pyarrow as pa
-
 from watersmeet.errors import SpillError
-from watersmeet.store.spill import IoKind, SpillArea
+from watersmeet.store.spill import SpillArea
 
 _LOCK = "owner.lock"
 _OURS = re.compile(r"watersmeet-(\d+)-\w+")
@@ -46,10 +45,13 @@ class SpillClaim:
 
     def _try_a_block(self) -> None:
         """A full disk is better found now than after an hour of joining."""
-        block = pa.record_batch({"block": [bytes(self.area.block_bytes)]})
-        writer = self.area.create(block.schema, IoKind.FLUSH)
-        writer.append(block, hashes=(0, 0))
-        writer.abandon()
+        path = self.area.path / "tried"
+        try:
+            path.write_bytes(bytes(self.area.block_bytes))
+        except OSError as error:
+            raise _unusable(self.area.path.parent, error) from error
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def sweep(base: Path) -> None:
@@ -98,10 +100,19 @@ def _open_locked(path: Path) -> int:
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise SpillError(
-            f"Cannot write to the spill directory {path.parent} ({error.strerror}).",
-            remedy="Choose a spill_dir that is writable and has space.",
-        ) from error
+        raise _unusable(path.parent.parent, error) from error
     with contextlib.suppress(OSError):  # Some network file systems have no locks.
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return lock
+
+
+def _unusable(directory: Path, error: OSError) -> SpillError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return SpillError(
+            f"The spill directory {directory} is full.",
+            remedy="Free some space or choose another spill_dir.",
+        )
+    return SpillError(
+        f"Cannot write to the spill directory {directory} ({error.strerror}).",
+        remedy="Choose a spill_dir that exists and is writable.",
+    )

@@ -1,0 +1,222 @@
+"""However a run is left, its threads stop and its files go."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import watersmeet as wm
+from tests.local.inputs import PATIENCE_S, SPILLING, SPILLING_ROWS, Gate, batches, sides
+from watersmeet.local.claim import SpillClaim, sweep
+
+LEFT, RIGHT = sides(SPILLING_ROWS)
+
+
+def spilling(directory: Path) -> wm.local.LocalJoin:
+    """A run that has spilled and has much left to do."""
+    run = wm.local.join(LEFT, RIGHT, on="k", memory=SPILLING, spill_dir=directory)
+    while not run.metrics.rows_spilled:
+        next(run)
+    assert list(directory.iterdir())
+    return run
+
+
+def threads_of(run: wm.local.LocalJoin) -> list[threading.Thread]:
+    return [reader._thread for reader in run._driver._readers]
+
+
+def close(run: wm.local.LocalJoin) -> None:
+    run.close()
+    run.close()
+    assert list(run) == []
+
+
+def leave_with(run: wm.local.LocalJoin) -> None:
+    with pytest.raises(ZeroDivisionError), run:
+        raise ZeroDivisionError
+
+
+def exhaust(run: wm.local.LocalJoin) -> None:
+    for _ in run:
+        pass
+
+
+@pytest.mark.parametrize("leave", [close, leave_with, exhaust])
+def test_nothing_is_left_after(leave: Any, tmp_path: Path) -> None:
+    run = spilling(tmp_path)
+    threads = threads_of(run)
+    leave(run)
+    assert not list(tmp_path.iterdir())
+    assert not any(thread.is_alive() for thread in threads)
+    assert run.metrics.rows_out
+
+
+def test_nothing_is_left_after_the_last_reference_has_gone(tmp_path: Path) -> None:
+    run = spilling(tmp_path)
+    threads = threads_of(run)
+    del run
+    gc.collect()
+    assert not list(tmp_path.iterdir())
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_breaking_out_of_a_loop_is_enough(tmp_path: Path) -> None:
+    for _ in wm.local.join(LEFT, RIGHT, on="k", memory=SPILLING, spill_dir=tmp_path):
+        break
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_that_was_never_started_leaves_nothing(tmp_path: Path) -> None:
+    before = threading.active_count()
+    run = wm.local.join(LEFT, RIGHT, on="k", spill_dir=tmp_path)
+    assert threading.active_count() == before
+    run.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_close_does_not_wait_for_a_source_that_hangs(tmp_path: Path) -> None:
+    gate = Gate(batches(RIGHT)[:1], [])
+    run = wm.local.join(LEFT, gate, on="k", spill_dir=tmp_path)
+    next(run)
+    gate.reached.wait(PATIENCE_S)
+    run.close()
+    assert not list(tmp_path.iterdir())
+    gate.open()
+    for thread in threads_of(run):
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def test_another_thread_may_close_a_run_that_waits(tmp_path: Path) -> None:
+    gate = Gate(batches(RIGHT)[:1], [])
+    run = wm.local.join(LEFT, gate, on="k", spill_dir=tmp_path)
+    reading = threading.Thread(target=exhaust, args=[run], daemon=True)
+    reading.start()
+    gate.reached.wait(PATIENCE_S)
+    run.close()
+    reading.join(PATIENCE_S)
+    assert not reading.is_alive()
+    assert not list(tmp_path.iterdir())
+    gate.open()
+
+
+INTERRUPTED = """
+import sys, threading
+import watersmeet as wm
+from tests.local.inputs import batches, sides
+
+left, right = sides({rows})
+
+def hanging():
+    yield from batches(right)
+    threading.Event().wait()
+
+run = wm.local.join(left, hanging(), on="k", memory="1MB", spill_dir=sys.argv[1])
+while sum(run.metrics.rows_in) < 2 * {rows} - 1000:
+    next(run)
+assert run.metrics.rows_spilled
+print("ready", flush=True)
+for batch in run:
+    pass
+"""
+
+
+@contextlib.contextmanager
+def interrupted(directory: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process, in the middle of a run that has spilled and whose source hangs."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED.format(rows=SPILLING_ROWS), str(directory)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        assert list(directory.iterdir())
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_control_c_leaves_nothing_even_while_a_source_hangs(tmp_path: Path) -> None:
+    with interrupted(tmp_path) as process:
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == -signal.SIGINT
+    assert "KeyboardInterrupt" in errors
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_run_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    with interrupted(tmp_path) as process:
+        process.kill()
+        process.wait()
+    (left_behind,) = tmp_path.iterdir()
+    with wm.local.join(LEFT, RIGHT, on="k", spill_dir=tmp_path):
+        assert not left_behind.exists()
+
+
+@pytest.fixture
+def gone() -> int:
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_a_sweep_leaves_the_living_alone(tmp_path: Path, gone: int) -> None:
+    claim = SpillClaim(tmp_path)
+    other = claim.area.path.rename(tmp_path / f"watersmeet-{gone}-other1")
+    sweep(tmp_path)  # Locked: its owner is alive, in some container whose numbers differ.
+    assert other.exists()
+    claim.close()
+    sweep(tmp_path)
+    assert not other.exists()
+
+
+def test_a_sweep_touches_only_what_is_ours(tmp_path: Path, gone: int) -> None:
+    def directory(name: str, *, marked: bool = True) -> Path:
+        (tmp_path / name).mkdir()
+        if marked:
+            (tmp_path / name / "owner.lock").touch()
+        return tmp_path / name
+
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "owner.lock").touch()
+    link = tmp_path / f"watersmeet-{gone}-link"
+    link.symlink_to(elsewhere)
+    kept = [
+        directory(f"watersmeet-{os.getpid()}-alive"),
+        directory(f"watersmeet-{gone}-unmarked", marked=False),
+        directory("watersmeet-notes-2024"),
+        directory(f"other-{gone}-abc"),
+        elsewhere,
+        link,
+    ]
+    stale = directory(f"watersmeet-{gone}-stale")
+    sweep(tmp_path)
+    assert not stale.exists()
+    assert all(each.exists() for each in kept)
+
+
+def test_an_interrupt_inside_a_source_reaches_the_caller() -> None:
+    def stopping() -> Iterator[pa.RecordBatch]:
+        yield batches(LEFT)[0]
+        raise SystemExit(3)
+
+    with pytest.raises(wm.errors.SourceFailed, match="SystemExit"):
+        wm.local.join(stopping(), RIGHT, on="k").read_all()
