@@ -20,6 +20,7 @@ from watersmeet.rows.batch import BatchRows
 from watersmeet.store.index import Hashes
 from watersmeet.store.runs import RunWriter, append_rows, by_hash
 from watersmeet.store.spill import IoKind
+from watersmeet.store.table import batch_bytes
 
 
 class ArrivalStage:
@@ -48,6 +49,8 @@ class ArrivalStage:
         parts.stamp += len(rows)
         if any(parts.outcome.marked):
             parts.outcome.marks.cover(parts.stamp)
+            self._memory.reserved = parts.outcome.marks.nbytes
+        parts.bound_chunks(batch_bytes(rows) / len(rows))
         if self._joins_on_arrival:
             source = BatchRows(rows)
             yield from self._meet(side, hashes, source, stamps)
@@ -128,6 +131,8 @@ class ArrivalStage:
 
     def flush(self, taken: NDArray[np.int64], reasons: dict[int, str]) -> Iterator[Matches]:
         """Write so many rows of each side and partition, the oldest first, and forget them."""
+        if not taken.any():
+            return
         if not self._joins_on_arrival:
             yield from self.join_memory()
         stamp = self._parts.draw()
@@ -161,7 +166,7 @@ class ArrivalStage:
     def join_memory(self) -> Iterator[Matches]:
         """Join all of memory with itself: PMJ's step before it writes its sorted runs."""
         left, right = self._memory.tables
-        at, size = (left.stamps, right.stamps), self._parts.tuning.chunk_rows
+        at, size = (left.stamps, right.stamps), len(self._parts.pairs)
         for start in range(0, len(right), size):
             rows = np.arange(start, min(start + size, len(right)))
             for found, asked in left.find(right.hashes(rows), self._parts.pairs):

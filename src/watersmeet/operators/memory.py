@@ -32,11 +32,15 @@ class MemoryPart:
         self._counts_rows = rows is not None
         self._partitions = partitions
         self.capacity = nbytes if rows is None else rows
+        self.reserved = 0
+        """Bytes of the capacity that something other than rows needs."""
         self.tables = tuple(self._new_table(side) for side in Side)
 
     @property
     def used(self) -> int:
-        return sum(map(len, self.tables)) if self._counts_rows else self.nbytes
+        if self._counts_rows:
+            return sum(map(len, self.tables))
+        return self.nbytes + self.reserved
 
     @property
     def nbytes(self) -> int:
@@ -72,7 +76,7 @@ class MemoryPart:
         Also why, by partition.
         """
         held, taken, reasons = self.rows, np.zeros((2, self._partitions), np.int64), {}
-        each = [1.0 if self._counts_rows else self._mean_bytes(side) for side in Side]
+        each = [1.0 if self._counts_rows else self.mean_bytes(side) for side in Side]
         freed = 0.0
         for victim in victims:
             for side in victim.sides:
@@ -86,12 +90,12 @@ class MemoryPart:
                 break
         return taken, reasons
 
-    def _mean_bytes(self, side: Side) -> float:
+    def mean_bytes(self, side: Side) -> float:
         table = self.tables[side]
         return table.nbytes / len(table) if len(table) else float(self.row_bytes[side])
 
     def block_rows(self, side: Side, block_bytes: int) -> int:
-        return max(1, int(block_bytes / self._mean_bytes(side)))
+        return max(1, int(block_bytes / self.mean_bytes(side)))
 
     def resize(self, capacity: int) -> None:
         """Change the capacity; the caller has made the rows fit it."""

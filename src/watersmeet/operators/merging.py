@@ -52,6 +52,10 @@ class _Cursor:
         self._pieces: deque[Piece] = deque()
         self._loaded = 0
 
+    @property
+    def unopened(self) -> bool:
+        return self._next == 0 and self._run.block_count > 0
+
     def load(self) -> None:
         """Have at least `ahead` rows loaded, if the run has them."""
         while self._loaded < self._ahead and self._next < self._run.block_count:
@@ -194,6 +198,10 @@ class Merging:
                 self._hot = None
             else:
                 yield from substep
+            return
+        unopened = next((c for c in chain(*self._cursors) if c.unopened), None)
+        if unopened is not None:
+            unopened.load()  # one at a time, so that beginning can be interrupted too
             return
         for cursor in chain(*self._cursors):
             cursor.load()

@@ -14,6 +14,7 @@ from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.tasks import FoundInMemory, Step
 from watersmeet.rows.address import Index, Matches, Rows, RowSource, Stage
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.index import PairBuffer
 from watersmeet.store.marks import Marks
 
 Stamps = NDArray[np.int64]
@@ -33,11 +34,12 @@ class Outcome:
     Marks are kept only for the sides whose rows are results by having, or not having, a partner.
     """
 
-    def __init__(self, schema: JoinSchema, metrics: Metrics, *, chunk_rows: int) -> None:
+    def __init__(self, schema: JoinSchema, metrics: Metrics, pairs: PairBuffer) -> None:
+        """`pairs` is asked how many rows a chunk may have."""
         self.marks = Marks()
         self._schema = schema
         self._metrics = metrics
-        self._chunk_rows = chunk_rows
+        self._pairs = pairs
         self.marked = tuple(
             schema.how.keeps_unmatched(side) or (schema.how is JoinType.SEMI and side is Side.LEFT)
             for side in Side
@@ -93,8 +95,9 @@ class Outcome:
         """Rows that have no partner and never will."""
         if not self._schema.how.keeps_unmatched(side):
             return
-        for start in range(0, len(index), self._chunk_rows):
-            rows = Rows(source, index[start : start + self._chunk_rows])
+        size = len(self._pairs)
+        for start in range(0, len(index), size):
+            rows = Rows(source, index[start : start + size])
             left, right = (rows, None) if side is Side.LEFT else (None, rows)
             yield self._counted(Matches(left, right, Stage.UNMATCHED))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from watersmeet.meters.distinct import DistinctKeys
 from watersmeet.meters.expected import ExpectedResults
 from watersmeet.meters.rates import ArrivalRates
+from watersmeet.model import Side
 from watersmeet.operators.algorithm import Algorithm
 from watersmeet.operators.disk import Disk
 from watersmeet.operators.memory import MemoryPart
@@ -55,10 +56,8 @@ class Parts:
             page_rows=tuning.page_rows or max(1, self.block_bytes // max(row_bytes)),
             fan_in=tuning.fan_in or max(2, work // (6 * self.block_bytes)),
         )
-        # Result rows are copied out a chunk at a time, and the copy counts as work memory.
-        chunk = max(1, min(tuning.chunk_rows, work // (4 * sum(row_bytes))))
-        self.pairs = PairBuffer(chunk)
-        self.outcome = Outcome(schema, self.metrics, chunk_rows=chunk)
+        self.pairs = PairBuffer(max(1, min(tuning.chunk_rows, work // (4 * sum(row_bytes)))))
+        self.outcome = Outcome(schema, self.metrics, self.pairs)
         self.rates = ArrivalRates(partitions, decay=tuning.decay, time_unit=tuning.time_unit)
         self.expected = ExpectedResults(partitions)
         self.distinct = DistinctKeys()
@@ -88,9 +87,13 @@ class Parts:
             resident=self.memory.rows,
         )
 
+    def bound_chunks(self, arriving_bytes: float) -> None:
+        """Have fewer rows in a chunk while rows are long: copying them out is work memory too."""
+        widest = arriving_bytes + sum(self.memory.mean_bytes(side) for side in Side)
+        self.pairs.bound(int(self.plan.work / (4 * widest)))
+
     def tell_memory(self) -> None:
         self.account.hold(self.memory.nbytes, "rows")
-        if any(self.outcome.marked):
-            self.account.hold(self.outcome.marks.nbytes, "marks")
+        self.account.hold(self.memory.reserved, "marks")
         self.metrics.memory_used = self.account.used
         self.metrics.memory_peak = self.account.peak

@@ -158,3 +158,5 @@ def _load_marks(parts: Parts, saved: Manifest, area: SpillArea) -> None:
     batch = reader.read(Block(offset, length, checksum, rows=0, first_hash=0, last_hash=0))
     reader.close()
     parts.outcome.marks.bits = batch.column(0).to_numpy().copy()
+    if any(parts.outcome.marked):
+        parts.memory.reserved = parts.outcome.marks.nbytes

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-_PAGES = 64
+_PAGES = 16
 
 
 @dataclass(frozen=True)

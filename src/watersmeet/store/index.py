@@ -23,8 +23,17 @@ class PairBuffer:
     """Room for one bounded chunk of pairs, used again and again."""
 
     def __init__(self, size: int) -> None:
-        self.first = np.empty(size, np.int64)
-        self.second = np.empty(size, np.int64)
+        self._room = np.empty((2, size), np.int64)
+        self.first, self.second = self._room
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def bound(self, size: int) -> None:
+        """Use at most so much of the room, and at least one pair of it."""
+        size = min(max(size, 1), self._room.shape[1])
+        if size != len(self):
+            self.first, self.second = self._room[:, :size]
 
 
 class HashIndex:
