@@ -4,8 +4,8 @@ A key that fits 64 bits is mixed by a bijection: its hash is the key in another 
 hashes are equal keys. Longer keys are hashed as bytes and compared as bytes. High bits of a hash
 choose partitions and low bits choose buckets, so every bit must depend on the whole key.
 
-Bytes are read by address, a word at a time. An array handed to a helper costs numba two calls to
-count references, in the innermost loop: 19 ns for a string of 5 bytes where an address costs 3.
+Bytes are read by address, a word at a time: an array handed to a helper costs numba two calls to
+count references in the innermost loop, and comparing short strings took six times as long.
 """
 
 from __future__ import annotations

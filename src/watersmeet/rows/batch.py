@@ -45,7 +45,7 @@ def variable_bytes(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
 
 
 def aligned(values: NDArray[Any]) -> NDArray[Any]:
-    """Kernels take aligned arrays only; Arrow recommends alignment and does not promise it."""
+    """Compiled loops assume alignment, which Arrow recommends and does not promise."""
     return values if values.flags.aligned else values.copy()
 
 
