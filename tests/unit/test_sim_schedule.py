@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from watersmeet.errors import InvalidArgument
@@ -41,7 +44,7 @@ def test_batches_cover_every_row_of_a_side_once_and_in_order() -> None:
     for side in Side:
         pieces = [
             schedule.batch(side, start, stop).column(0).to_numpy()
-            for start, stop in zip(edges, edges[1:], strict=False)
+            for start, stop in pairwise(edges)
         ]
         assert np.array_equal(np.concatenate(pieces), schedule.keys[schedule.sides == side])
 
@@ -78,8 +81,6 @@ def test_rows_out_of_order_are_refused() -> None:
 
 
 def test_every_partition_has_its_500_keys_by_the_operators_own_hash() -> None:
-    import pyarrow as pa
-
     members = partition_members(20, 500)
     assert members.shape == (20, 500)
     assert len(np.unique(members)) == 10_000

@@ -1,1 +1,1 @@
-"""Networks, key distributions and disks that exist only as arithmetic, around the real operators."""
+"""Networks, keys and disks that exist only as arithmetic, around the real operators."""

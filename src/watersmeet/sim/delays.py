@@ -86,7 +86,8 @@ class ZipfDelay:
 
     def values(self) -> Seconds:
         count = 1 + round((self.longest - self.shortest) / self.step)
-        return self.shortest + self.step * np.arange(count)
+        values: Seconds = self.shortest + self.step * np.arange(count, dtype=np.float64)
+        return values
 
     def probabilities(self) -> Seconds:
         return zipf_probabilities(len(self.values()), self.exponent)

@@ -1,0 +1,1 @@
+"""The papers' experiments, run again on these operators: curves, claims, figures, one page."""

@@ -1,0 +1,72 @@
+"""Which runs make which of the paper's figures 8 to 12."""
+
+from __future__ import annotations
+
+from watersmeet.reproduce.chart import Figure, Panel
+from watersmeet.reproduce.curve import Curve
+from watersmeet.reproduce.rpj.runs import Runs
+from watersmeet.reproduce.rpj.settings import (
+    RIVALS,
+    VARIANTS,
+    Network,
+    Pattern,
+    Setting,
+    settings,
+)
+
+COMPARED = ("rpj", *RIVALS)
+"""RPJ first: the algorithm whose paper this is."""
+
+
+def figures(runs: Runs) -> list[Figure]:
+    reliable, unreliable = Network.RELIABLE, Network.UNRELIABLE
+    return [
+        _figure(runs, "8", reliable, COMPARED, "results", "Progressiveness, reliable network"),
+        _figure(runs, "9", reliable, COMPARED, "cost", "Efficiency, reliable network"),
+        _figure(runs, "10", unreliable, COMPARED, "results", "Progressiveness, unreliable network"),
+        _figure(
+            runs,
+            "11",
+            unreliable,
+            ("rpj", *VARIANTS),
+            "results",
+            "Progressiveness of RPJ's variants, unreliable network",
+        ),
+        _figure(
+            runs,
+            "12",
+            unreliable,
+            ("rpj", *VARIANTS),
+            "cost",
+            "Efficiency of RPJ's variants, unreliable network",
+        ),
+    ]
+
+
+def _figure(
+    runs: Runs,
+    number: str,
+    network: Network,
+    algorithms: tuple[str, ...],
+    quantity: str,
+    title: str,
+) -> Figure:
+    panels = []
+    for setting in settings(network):
+        traces = {algorithm: runs[setting, algorithm].trace for algorithm in algorithms}
+        sent = traces["rpj"].transmission_end
+        whole = _shows_cleanup(number, setting)
+        until = max(trace.time[-1] for trace in traces.values()) if whole else sent
+        curves = [
+            Curve.of(trace, figure=number, setting=setting.name, algorithm=algorithm, until=until)
+            for algorithm, trace in traces.items()
+        ]
+        marks = [(sent, "all rows received")] if whole else []
+        panels.append(Panel(setting.caption, curves, marks))
+    return Figure(number, f"Figure {number}. {title}", quantity, panels)
+
+
+def _shows_cleanup(number: str, setting: Setting) -> bool:
+    """Figure 8a and all of figure 10 go on to the last result; the others end with the input."""
+    first = setting.pattern is Pattern.HARMONY and setting.speed_ratio == 1
+    return number == "10" or (number == "8" and first)
