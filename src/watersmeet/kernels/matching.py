@@ -132,106 +132,86 @@ def count_partitions(hashes, counts):
 # ---- who has met whom (operators/history.py explains the entries) ------------------------------
 
 
-@njit
-def _met_by_scan(arrived, departed, other_departed, hash_, scans, ranges):
-    """Whether an md-task joined a row in memory from `arrived` to `departed` with the other."""
-    low, high = 0, scans.shape[0]
-    while low < high:
-        middle = (low + high) // 2
-        if scans[middle, 0] > arrived:
-            high = middle
-        else:
-            low = middle + 1
-    while low < scans.shape[0] and scans[low, 0] < departed:
-        if (
-            scans[low, 1] <= other_departed <= scans[low, 2]
-            and ranges[low, 0] <= hash_ <= ranges[low, 1]
-        ):
-            return True
-        low += 1
-    return False
-
-
-@njit
-def _met_by_merge(left_departed, right_departed, hash_, merges, ranges):
-    for k in range(merges.shape[0]):
-        if (
-            merges[k, 0] <= left_departed <= merges[k, 1]
-            and merges[k, 2] <= right_departed <= merges[k, 3]
-            and ranges[k, 0] <= hash_ <= ranges[k, 1]
-        ):
-            return True
-    return False
-
-
-@njit
-def _met(
-    hash_, ats_l, dts_l, ats_r, dts_r, scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges
-):
-    if ats_l < dts_r and ats_r < dts_l:  # they were in memory together
-        return True
-    if dts_r < dts_l and _met_by_scan(ats_l, dts_l, dts_r, hash_, scans_l, ranges_l):
-        return True
-    if dts_l < dts_r and _met_by_scan(ats_r, dts_r, dts_l, hash_, scans_r, ranges_r):
-        return True
-    return _met_by_merge(dts_l, dts_r, hash_, merges, merge_ranges)
-
-
-_PAST = (_HISTORY, _RANGES, _HISTORY, _RANGES, _HISTORY, _RANGES)
+NEITHER, LEFT, RIGHT = 0, 1, 2
+_STILL_HERE = np.iinfo(np.int64).max
 
 
 @njit(
-    types.int64(_U64, _I64, _I64, _I64, _I64, *_PAST, _OUT, _OUT, types.int64),
+    types.int64(
+        _U64, _I64, _I64, _I64, _I64, types.int64,
+        _HISTORY, _RANGES, _HISTORY, _RANGES, _HISTORY, _RANGES,
+        _OUT, _OUT, types.int64,
+    ),
     cache=True,
     nogil=True,
-)
+)  # fmt: skip
 def drop_met(
-    hashes_l, ats_l, dts_l, ats_r, dts_r,
+    hashes, ats_l, dts_l, ats_r, dts_r, resident,
     scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
     rows_l, rows_r, count,
 ):  # fmt: skip
-    """Of the first `count` pairs keep, in place, those that have not met; returns how many."""
+    """Of the first `count` pairs keep, in place, those that have not met; returns how many.
+
+    `resident` is the side whose rows are all still in memory, if one is: its departure stamps are
+    not looked at, and `hashes` are those of the other side. Otherwise they are the left's.
+
+    The three tests are written out here. As functions that are handed arrays they took seven
+    times as long, most of it counting references.
+    """
     kept = 0
     for k in range(count):
         i, j = rows_l[k], rows_r[k]
-        if not _met(
-            hashes_l[i], ats_l[i], dts_l[i], ats_r[j], dts_r[j],
-            scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
-        ):  # fmt: skip
+        arrived_l, arrived_r = ats_l[i], ats_r[j]
+        departed_l = _STILL_HERE if resident == LEFT else dts_l[i]
+        departed_r = _STILL_HERE if resident == RIGHT else dts_r[j]
+        if arrived_l < departed_r and arrived_r < departed_l:
+            continue  # they were in memory together
+        hash_ = hashes[j] if resident == LEFT else hashes[i]
+        met = False
+
+        # An md-task read one of them from disk while the other was in memory.
+        if departed_r < departed_l:
+            low, high = 0, scans_l.shape[0]
+            while low < high:
+                middle = (low + high) // 2
+                if scans_l[middle, 0] > arrived_l:
+                    high = middle
+                else:
+                    low = middle + 1
+            while not met and low < scans_l.shape[0] and scans_l[low, 0] < departed_l:
+                met = (
+                    scans_l[low, 1] <= departed_r <= scans_l[low, 2]
+                    and ranges_l[low, 0] <= hash_ <= ranges_l[low, 1]
+                )
+                low += 1
+        else:
+            low, high = 0, scans_r.shape[0]
+            while low < high:
+                middle = (low + high) // 2
+                if scans_r[middle, 0] > arrived_r:
+                    high = middle
+                else:
+                    low = middle + 1
+            while not met and low < scans_r.shape[0] and scans_r[low, 0] < departed_r:
+                met = (
+                    scans_r[low, 1] <= departed_l <= scans_r[low, 2]
+                    and ranges_r[low, 0] <= hash_ <= ranges_r[low, 1]
+                )
+                low += 1
+
+        # A dd-task merged the runs that held them.
+        n = 0
+        while not met and n < merges.shape[0]:
+            met = (
+                merges[n, 0] <= departed_l <= merges[n, 1]
+                and merges[n, 2] <= departed_r <= merges[n, 3]
+                and merge_ranges[n, 0] <= hash_ <= merge_ranges[n, 1]
+            )
+            n += 1
+
+        if not met:
             rows_l[kept] = i
             rows_r[kept] = j
-            kept += 1
-    return kept
-
-
-@njit(
-    types.int64(_U64, _I64, _I64, _I64, types.boolean, *_PAST, _OUT, _OUT, types.int64),
-    cache=True,
-    nogil=True,
-)
-def drop_met_in_memory(
-    hashes_d, ats_d, dts_d, ats_m, memory_is_left,
-    scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
-    rows_m, rows_d, count,
-):  # fmt: skip
-    """The same for pairs of a row in memory with a row from disk."""
-    here = np.iinfo(np.int64).max
-    kept = 0
-    for k in range(count):
-        m, d = rows_m[k], rows_d[k]
-        if memory_is_left:
-            met = _met(
-                hashes_d[d], ats_m[m], here, ats_d[d], dts_d[d],
-                scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
-            )  # fmt: skip
-        else:
-            met = _met(
-                hashes_d[d], ats_d[d], dts_d[d], ats_m[m], here,
-                scans_l, ranges_l, scans_r, ranges_r, merges, merge_ranges,
-            )  # fmt: skip
-        if not met:
-            rows_m[kept] = m
-            rows_d[kept] = d
             kept += 1
     return kept
 

@@ -251,7 +251,7 @@ class Merging:
         index = HashIndex.over(left.hashes)
         for mine, theirs in index.find(right.hashes, self._pairs):
             kept = matching.drop_met(
-                left.hashes, left.ats, left.dts, right.ats, right.dts,
+                left.hashes, left.ats, left.dts, right.ats, right.dts, matching.NEITHER,
                 *self._history.arrays(), mine, theirs, len(mine),
             )  # fmt: skip
             if kept:

@@ -100,13 +100,15 @@ class MdTask:
         return piece
 
     def _join(self, piece: Piece) -> Step:
-        memory_is_left = self._side is Side.LEFT
         table = self._memory.tables[self._side]  # a new one after every resize
+        stamps, there = table.stamps, (piece.ats, piece.dts)
+        past = self._disk.history.arrays()
         for rows, asked in table.find(piece.hashes, self._pairs):
-            kept = matching.drop_met_in_memory(
-                piece.hashes, piece.ats, piece.dts, table.stamps, memory_is_left,
-                *self._disk.history.arrays(), rows, asked, len(rows),
-            )  # fmt: skip
+            if self._side is Side.LEFT:
+                at = (stamps, stamps, *there, matching.LEFT, *past, rows, asked)
+            else:
+                at = (*there, stamps, stamps, matching.RIGHT, *past, asked, rows)
+            kept = matching.drop_met(piece.hashes, *at, len(rows))
             if kept:
                 yield FoundInMemory(self._side, table, piece, rows[:kept], asked[:kept])
 
