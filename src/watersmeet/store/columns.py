@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,15 +49,11 @@ def make_column(kind: pa.DataType, *, rows: int, nbytes: int) -> Column:
     """A column for at most `rows` rows and `nbytes` bytes of variable width."""
     if has_offsets(kind):
         return BytesColumn(kind, rows=rows, nbytes=nbytes)
-    if pa.types.is_null(kind) or pa.types.is_dictionary(kind) or kind.num_fields:
-        return ArrowColumn(kind)
-    try:
-        bits = kind.bit_width
-    except ValueError:  # views and other layouts without a fixed width
-        return ArrowColumn(kind)
-    return FixedColumn(kind, width=max(bits // 8, 1), rows=rows)
+    width = _fixed_width(kind)
+    return ArrowColumn(kind) if width is None else FixedColumn(kind, width=width, rows=rows)
 
 
+@lru_cache
 def fixed_bytes(kind: pa.DataType) -> int:
     """What one row of this type takes before its variable part, as `Column.fixed_bytes`."""
     return make_column(kind, rows=0, nbytes=0).fixed_bytes
@@ -67,9 +64,18 @@ def variable_bytes(values: pa.Array) -> int:
     if has_offsets(values.type):
         _, offsets = bytes_of_variable(values)
         return int(offsets[-1] - offsets[0])
-    if isinstance(make_column(values.type, rows=0, nbytes=0), ArrowColumn):
-        return int(values.nbytes)
-    return 0
+    return int(values.nbytes) if _fixed_width(values.type) is None else 0
+
+
+@lru_cache
+def _fixed_width(kind: pa.DataType) -> int | None:
+    """Bytes of a value whose bytes are all that there is to it; None for other types."""
+    if pa.types.is_null(kind) or pa.types.is_dictionary(kind) or kind.num_fields:
+        return None
+    try:
+        return max(kind.bit_width // 8, 1)
+    except ValueError:  # views and other layouts without a fixed width
+        return None
 
 
 def _offset_type(kind: pa.DataType) -> type[np.signedinteger[Any]]:

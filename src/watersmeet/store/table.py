@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from watersmeet.store.index import INDEX_BYTES, Hashes, HashIndex, PairBuffer
 _STAMP_BYTES = 9
 
 
+@lru_cache
 def row_bytes(schema: pa.Schema) -> int:
     """What a row of this schema takes in a table before its variable part."""
     return INDEX_BYTES + _STAMP_BYTES + sum(fixed_bytes(kind) for kind in schema.types)
