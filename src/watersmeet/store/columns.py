@@ -73,7 +73,7 @@ def _fixed_width(kind: pa.DataType) -> int | None:
     if pa.types.is_null(kind) or pa.types.is_dictionary(kind) or kind.num_fields:
         return None
     try:
-        return max(kind.bit_width // 8, 1)
+        return max(int(kind.bit_width) // 8, 1)
     except ValueError:  # views and other layouts without a fixed width
         return None
 
