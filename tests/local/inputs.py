@@ -28,7 +28,7 @@ def sides(rows: int, *, keys: int | None = None, seed: int = 1) -> tuple[pa.Tabl
 
 
 def batches(table: pa.Table, rows: int = 1000) -> list[pa.RecordBatch]:
-    return table.to_batches(max_chunksize=rows)
+    return list(table.to_batches(max_chunksize=rows))
 
 
 class Gate:

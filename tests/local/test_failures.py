@@ -49,6 +49,11 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"wait_threshold": float("nan")}, InvalidArgument, "wait_threshold=nan"),
     ({"wait_threshold": "soon"}, InvalidArgument, "wait_threshold='soon'"),
     ({"condition": 1}, InvalidArgument, "condition=1"),
+    ({"how": None}, InvalidArgument, "how=None"),
+    ({"algorithm": 3}, InvalidArgument, "algorithm=3.*auto, shj"),
+    ({"suffixes": "_x"}, InvalidArgument, "suffixes='_x'"),
+    ({"suffixes": ("", 1)}, InvalidArgument, "suffixes=1"),
+    ({"spill_dir": 3}, InvalidArgument, "spill_dir=3"),
 ]
 
 
@@ -56,7 +61,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
 def test_wrong_arguments_fail_before_a_row_is_read(
     arguments: dict[str, Any], error: type[Exception], says: str, tmp_path: Path
 ) -> None:
-    given = {"on": "k", "spill_dir": tmp_path} | arguments
+    given: dict[str, Any] = {"on": "k", "spill_dir": tmp_path} | arguments
     with pytest.raises(error, match=says):
         wm.local.join(untouched(LEFT.schema), untouched(RIGHT.schema), **given)
     assert not list(tmp_path.iterdir())
@@ -75,6 +80,14 @@ def test_duplicate_columns_fail_before_a_row_is_read() -> None:
     twice = pa.schema([("k", pa.int64()), ("k", pa.int64())])
     with pytest.raises(SchemaError, match="several columns named 'k'"):
         wm.local.join(untouched(twice), untouched(RIGHT.schema), on="k")
+
+
+@pytest.mark.parametrize("on", ["nope", ["k", "nope"], [("a", "nope")], {"a": "nope"}], ids=str)
+def test_one_side_that_knows_its_columns_is_checked_alone(on: Any) -> None:
+    with pytest.raises(SchemaError, match="The right input has no column 'nope'"):
+        wm.local.join(Gate([], []), untouched(RIGHT.schema), on=on)
+    with pytest.raises(SchemaError, match="The left input has no column"):
+        wm.local.join(untouched(RIGHT.schema), Gate([], []), on={"nope": "k"})
 
 
 def test_columns_of_iterators_are_checked_before_a_row_is_joined(tmp_path: Path) -> None:
@@ -112,7 +125,7 @@ def failing(table: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
 def test_a_source_that_raises_comes_last_with_its_own_error(memory: str, tmp_path: Path) -> None:
     left, right = sides(SPILLING_ROWS)
     half = SPILLING_ROWS // 2
-    found = []
+    found: list[pa.RecordBatch] = []
     run = wm.local.join(left, failing(right, half), on="k", memory=memory, spill_dir=tmp_path)
     with pytest.raises(SourceFailed, match="ConnectionError: line cut") as caught:
         found += run

@@ -11,8 +11,8 @@ from importlib import import_module
 from watersmeet import __version__
 from watersmeet.errors import WatersmeetError
 
-# Each is a module beside this one. Only the one that is asked for is imported: kernels take a
-# moment to load, and plots need a library that need not be there.
+# Each is a module beside this one. Only the one that is asked for is imported, since kernels
+# take a moment to load.
 _COMMANDS = {
     "join": "join two files or directories while reading them",
     "demo": "watch a join answer while one of its inputs stalls",
@@ -27,15 +27,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = import_module(f"watersmeet.cli.{parsed.command}").run(parsed)
     except WatersmeetError as error:
         print(f"watersmeet: {error}", file=sys.stderr)
-        return 2
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("watersmeet"):
-            raise
-        print(
-            f"watersmeet: this command needs {error.name}, which is not installed. "
-            'Install it, or all that is optional: pip install "watersmeet[plots]".',
-            file=sys.stderr,
-        )
         return 2
     except BrokenPipeError:
         # The reader of our output has seen enough. Python would complain once more at exit.
@@ -54,7 +45,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         "are given, and exact in the end.",
     )
     parser.add_argument("--version", action="version", version=f"watersmeet {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    commands = parser.add_subparsers(dest="command", required=True, title="commands")
     asked = next((word for word in arguments if word in _COMMANDS), None)
     for name, what in _COMMANDS.items():
         if name == asked:

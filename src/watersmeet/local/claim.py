@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from watersmeet.errors import SpillError
+from watersmeet.errors import InvalidArgument, SpillError
 from watersmeet.store.spill import SpillArea
 
 _LOCK = "owner.lock"
@@ -26,7 +26,11 @@ class SpillClaim:
     """
 
     def __init__(self, directory: str | Path | None) -> None:
-        base = Path(directory) if directory is not None else Path(tempfile.gettempdir())
+        if directory is not None and not isinstance(directory, str | os.PathLike):
+            raise InvalidArgument(
+                f"spill_dir={directory!r} is no path.", remedy="Give an existing directory."
+            )
+        base = Path(tempfile.gettempdir() if directory is None else directory)
         sweep(base)
         self.area = SpillArea(base)
         self._lock = -1

@@ -5,40 +5,22 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from watersmeet.errors import SchemaError, SourceFailed, WatersmeetError
 from watersmeet.local.claim import SpillClaim
 from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox
+from watersmeet.local.question import Question
 from watersmeet.local.reader import Reader
 from watersmeet.local.sources import Source
-from watersmeet.model import JoinType, Side
+from watersmeet.model import Side
 from watersmeet.operators.family import make_operator
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.rows.address import Matches, Stage
-from watersmeet.rows.condition import ConditionLike
-from watersmeet.rows.schema import JoinSchema, On
+from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount, MemoryPlan
-
-
-@dataclass(frozen=True)
-class Question:
-    """What is to be joined, as the user put it."""
-
-    on: On
-    how: JoinType
-    algorithm: str
-    auto: bool
-    condition: ConditionLike | None
-    suffixes: tuple[str, str]
-
-    def resolve(self, left: pa.Schema, right: pa.Schema) -> JoinSchema:
-        return JoinSchema.resolve(
-            left, right, self.on, self.how, suffixes=self.suffixes, condition=self.condition
-        )
 
 
 class Driver:

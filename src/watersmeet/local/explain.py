@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from watersmeet.local.driver import Driver
-from watersmeet.model import Side
 from watersmeet.operators.family import find_algorithm
 from watersmeet.rows.address import Stage
 
 _DECISIONS = 5
+_WIDTH = 88
 
 _IN_WORDS = {
     "shj": "the symmetric hash join: both inputs stay in memory and must fit",
@@ -28,25 +30,46 @@ _STAGES = {
 
 
 def explain(driver: Driver) -> str:
-    question, plan, metrics = driver.question, driver.plan, driver.metrics
-    left, right = (source.name for source in driver.sources)
-    lines = [
-        f"join       {question.how}, {left} and {right}, on {question.on}",
-        f"algorithm  {_algorithm(driver)}",
-        f"memory     {megabytes(driver.memory.limit)}: {megabytes(plan.store)} for rows and their "
-        f"index, {megabytes(plan.input)} for input that waits, {megabytes(plan.work)} for work; "
-        f"now {megabytes(driver.memory.used)}, at most {megabytes(driver.memory.peak)} so far",
-        f"spills     {_spills(driver)}",
-        f"stalls     {_stalls(driver)}",
-        f"read       {driver.rows_read[Side.LEFT]:,} left and {driver.rows_read[Side.RIGHT]:,} "
-        f"right rows",
-        f"results    {metrics.rows_out:,} rows{_by_stage(driver)}",
-    ]
-    latest = list(metrics.flushes)[-_DECISIONS:]
+    plan, memory, metrics = driver.plan, driver.memory, driver.metrics
+    left, right = driver.rows_read
+    facts = {
+        "join": _question(driver),
+        "algorithm": _algorithm(driver),
+        "memory": f"{megabytes(memory.limit)}: {megabytes(plan.store)} for rows and their index, "
+        f"{megabytes(plan.input)} for input that waits, {megabytes(plan.work)} for work; "
+        f"now {megabytes(memory.used)}, at most {megabytes(memory.peak)} so far",
+        "spills": _spills(driver),
+        "stalls": _stalls(driver),
+        "read": f"{left:,} left and {right:,} right rows",
+        "results": f"{metrics.rows_out:,} rows{_by_stage(driver)}",
+    }
+    latest = [str(record) for record in metrics.flushes][-_DECISIONS:]
     if latest:
-        lines.append(f"flushes    {metrics.flush_count:,}, the latest of them:")
-        lines += [f"           {record}" for record in latest]
-    return "\n".join(lines)
+        facts["flushes"] = f"{metrics.flush_count:,}; what left memory last, and why:"
+    lines = [_paragraph(name, fact) for name, fact in facts.items()]
+    return "\n".join(lines + [_paragraph("", record) for record in latest])
+
+
+def _paragraph(name: str, text: str) -> str:
+    indent = " " * 11
+    return textwrap.fill(
+        text,
+        width=_WIDTH,
+        initial_indent=name.ljust(11),
+        subsequent_indent=indent + ("  " if not name else ""),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _question(driver: Driver) -> str:
+    left, right = (source.name for source in driver.sources)
+    if driver.schema is None:
+        keys = str(driver.question.on)
+    else:
+        names = [(key.left, key.right) for key in driver.schema.keys]
+        keys = " and ".join(mine if mine == other else f"{mine} = {other}" for mine, other in names)
+    return f"{driver.question.how}, {left} with {right}, on {keys}"
 
 
 def megabytes(nbytes: int) -> str:
@@ -67,13 +90,12 @@ def _algorithm(driver: Driver) -> str:
 def _spills(driver: Driver) -> str:
     if find_algorithm(driver.question.algorithm).flush is None:
         return "nothing: this algorithm keeps everything in memory"
-    metrics = driver.metrics
+    metrics, place = driver.metrics, driver.claim.area.path
     if not metrics.flush_count:
-        return f"nothing so far; else to {driver.claim.area.path}"
-    return (
-        f"{metrics.rows_spilled:,} rows, {megabytes(metrics.bytes_spilled)} so far, "
-        f"to {driver.claim.area.path}"
-    )
+        return f"nothing so far; what does not fit will go to {place}"
+    removed = "" if place.exists() else ", removed again"
+    spilled = f"{metrics.rows_spilled:,} rows, {megabytes(metrics.bytes_spilled)}"
+    return f"{spilled} so far, to {place}{removed}"
 
 
 def _stalls(driver: Driver) -> str:
@@ -82,8 +104,8 @@ def _stalls(driver: Driver) -> str:
     metrics = driver.metrics
     return (
         f"after {driver.wait_threshold * 1000:g} ms of silence on every open input, spilled rows "
-        f"are joined until something arrives; so far {driver.stalls:,} stalls, "
-        f"{metrics.md_tasks:,} md-tasks (memory with disk), {metrics.dd_tasks:,} dd-tasks "
+        f"are joined until something arrives; stalls so far: {driver.stalls:,}, with "
+        f"{metrics.md_tasks:,} md-tasks (memory with disk) and {metrics.dd_tasks:,} dd-tasks "
         f"(disk with disk)"
     )
 

@@ -12,17 +12,15 @@ import pyarrow as pa
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.local.claim import SpillClaim
-from watersmeet.local.driver import Driver, Question
+from watersmeet.local.driver import Driver
 from watersmeet.local.explain import explain
+from watersmeet.local.question import Question
 from watersmeet.local.sources import open_source
-from watersmeet.model import JoinType, Side
-from watersmeet.operators.family import find_algorithm
+from watersmeet.model import Side
 from watersmeet.operators.metrics import Metrics
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.schema import On
 from watersmeet.store.account import MemoryAccount, MemoryPlan
-
-_AUTO = "rpj"
 
 
 def join(
@@ -77,15 +75,7 @@ def join(
     >>> join(orders, prices, on="item").read_all().sort_by("id").to_pylist()
     [{'item': 'pen', 'id': 1, 'price': 1.5}, {'item': 'cup', 'id': 2, 'price': 4.0}]
     """
-    auto = algorithm == "auto"
-    question = Question(
-        on=on,
-        how=JoinType.parse(how),
-        algorithm=find_algorithm(_AUTO if auto else algorithm).name,
-        auto=auto,
-        condition=condition,
-        suffixes=suffixes,
-    )
+    question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
     limit, plan = MemoryPlan.parse(memory)
     patience = _seconds(wait_threshold)
     # A side's share of input memory holds several batches, or reading would wait for joining.
@@ -94,11 +84,10 @@ def join(
         open_source(left, side=Side.LEFT, batch_bytes=batch_bytes),
         open_source(right, side=Side.RIGHT, batch_bytes=batch_bytes),
     )
-    schemas = [source.schema for source in sources if source.schema is not None]
     driver = Driver(
         sources,
         question,
-        schema=question.resolve(*schemas) if len(schemas) == 2 else None,
+        schema=question.check(sources),
         memory=MemoryAccount(limit),
         claim=SpillClaim(spill_dir),
         wait_threshold=patience,

@@ -54,7 +54,7 @@ def open_source(source: Any, *, side: Side, batch_bytes: int) -> Source:
         return Source(side, name, source.schema, lambda: iter(source))
     if hasattr(source, "__arrow_c_stream__"):
         # Tables, and the frames of pandas, Polars and DuckDB.
-        reader = pa.RecordBatchReader.from_stream(source)
+        reader = _open_stream(source, name)
         rows = rows_per_batch(reader.schema, batch_bytes)
         return Source(side, name, reader.schema, lambda: _cut(reader, rows))
     if isinstance(source, Iterable):
@@ -104,6 +104,15 @@ def _dataset(dataset: ds.Dataset, *, side: Side, batch_bytes: int) -> Source:
         return batches
 
     return Source(side, f"{side.name.lower()} (dataset)", dataset.schema, read)
+
+
+def _open_stream(source: Any, name: str) -> pa.RecordBatchReader:
+    try:
+        return pa.RecordBatchReader.from_stream(source)
+    except Exception as error:
+        raise InvalidArgument(
+            f"{name} does not open: {error}.", remedy="Mend it, or hand over its batches yourself."
+        ) from error
 
 
 def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

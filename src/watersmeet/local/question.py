@@ -1,0 +1,97 @@
+"""What is to be joined, checked as far as it can be before a row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.local.sources import Source
+from watersmeet.model import JoinType, Side
+from watersmeet.operators.family import ALGORITHMS, find_algorithm
+from watersmeet.rows.condition import ConditionLike
+from watersmeet.rows.schema import JoinSchema, On
+
+_AUTO = "rpj"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A join as the user put it. `auto` when the choice of the algorithm was left to us."""
+
+    on: On
+    how: JoinType
+    algorithm: str
+    auto: bool
+    condition: ConditionLike | None
+    suffixes: tuple[str, str]
+
+    @classmethod
+    def parse(
+        cls,
+        on: On,
+        how: str,
+        *,
+        algorithm: str,
+        condition: ConditionLike | None,
+        suffixes: tuple[str, str],
+    ) -> Question:
+        _check_text(how, "how", example="inner")
+        _check_text(algorithm, "algorithm", example="auto, " + ", ".join(ALGORITHMS))
+        if not (isinstance(suffixes, tuple | list) and len(suffixes) == 2):
+            raise InvalidArgument(
+                f"suffixes={suffixes!r} is no pair.", remedy='Give two texts, as in ("", "_right").'
+            )
+        for suffix in suffixes:
+            _check_text(suffix, "suffixes", example='("", "_right")')
+        auto = algorithm == "auto"
+        return cls(
+            on=on,
+            how=JoinType.parse(how),
+            algorithm=find_algorithm(_AUTO if auto else algorithm).name,
+            auto=auto,
+            condition=condition,
+            suffixes=(suffixes[0], suffixes[1]),
+        )
+
+    def check(self, sources: tuple[Source, Source]) -> JoinSchema | None:
+        """Resolve the join if both inputs know their columns; else look at the one that does."""
+        left, right = (source.schema for source in sources)
+        if left is not None and right is not None:
+            return self.resolve(left, right)
+        for source in sources:
+            if source.schema is not None:
+                self._check_columns(source.side, source.schema)
+        return None
+
+    def resolve(self, left: pa.Schema, right: pa.Schema) -> JoinSchema:
+        return JoinSchema.resolve(
+            left, right, self.on, self.how, suffixes=self.suffixes, condition=self.condition
+        )
+
+    def _check_columns(self, side: Side, schema: pa.Schema) -> None:
+        for name in _names(self.on, side):
+            if name not in schema.names:
+                raise SchemaError(
+                    f"The {side.name.lower()} input has no column {name!r}.",
+                    remedy=f"Its columns are {', '.join(schema.names) or 'none'}.",
+                )
+
+
+def _names(on: Any, side: Side) -> list[str]:
+    """The key columns of one side, as far as `on` can be understood without the other."""
+    if isinstance(on, str):
+        return [on]
+    if isinstance(on, Mapping):
+        return list(on.keys() if side is Side.LEFT else on.values())
+    items = on if isinstance(on, list | tuple) else []
+    pairs = [item if isinstance(item, list | tuple) else (item, item) for item in items]
+    return [pair[side] for pair in pairs if len(pair) == 2]
+
+
+def _check_text(value: object, name: str, *, example: str) -> None:
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name}={value!r} is no text.", remedy=f"Use for example {example}.")
