@@ -64,7 +64,7 @@ class Timeline:
         self._columns = columns
         self._status = status
         self._stream = stream or sys.stdout
-        self._live = self._stream.isatty() and os.environ.get("TERM") != "dumb"
+        self._live = _can_draw(self._stream)
         self._coloured = self._live and not os.environ.get("NO_COLOR")
         self._began = time.monotonic()
         self._drawn_lines = 0
@@ -153,3 +153,8 @@ class Timeline:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+def _can_draw(stream: TextIO) -> bool:
+    bars = "utf" in (stream.encoding or "").lower()
+    return stream.isatty() and bars and os.environ.get("TERM") != "dumb"

@@ -47,7 +47,7 @@ class Question:
             )
         for suffix in suffixes:
             _check_text(suffix, "suffixes", example='("", "_right")')
-        auto = algorithm == "auto"
+        auto = algorithm.lower() == "auto"
         return cls(
             on=on,
             how=JoinType.parse(how),
