@@ -20,6 +20,9 @@ from watersmeet.store.table import Table, batch_bytes, row_bytes
 _PIECE_SHARE = 1 / 16
 _COPIED_ROWS = 2**16
 
+Reasons = dict[tuple[Side, int], str]
+"""Why rows of a side and partition leave memory."""
+
 
 class MemoryPart:
     """R_mem1 and R_mem2 under one capacity, in bytes, or in rows when `rows` is given."""
@@ -70,12 +73,13 @@ class MemoryPart:
 
     def choose(
         self, victims: Sequence[Victim], target: float
-    ) -> tuple[NDArray[np.int64], dict[int, str]]:
+    ) -> tuple[NDArray[np.int64], Reasons]:
         """Rows to give up by [side, partition], in the policy's order until `target` is reached.
 
-        Also why, by partition.
+        Also why.
         """
-        held, taken, reasons = self.rows, np.zeros((2, self._partitions), np.int64), {}
+        held, taken = self.rows, np.zeros((2, self._partitions), np.int64)
+        reasons: Reasons = {}
         each = [1.0 if self._counts_rows else self.mean_bytes(side) for side in Side]
         freed = 0.0
         for victim in victims:
@@ -85,7 +89,7 @@ class MemoryPart:
                     rows = min(rows, ceil((target - freed) / each[side]))
                 taken[side, victim.partition] = rows
                 freed += rows * each[side]
-            reasons[victim.partition] = victim.reason
+                reasons[side, victim.partition] = victim.reason
             if freed >= target:
                 break
         return taken, reasons
@@ -108,6 +112,13 @@ class MemoryPart:
                 piece = resident_piece(old[side], index, 0)
                 self.tables[side].add(piece.hashes, piece.ats, piece.rows)
 
+    def free(self) -> None:
+        """Give everything back; the memory part is of no more use."""
+        self.reserved = 0
+        self.tables = tuple(
+            Table(schema, rows=0, nbytes=0, partitions=self._partitions) for schema in self._schemas
+        )
+
     def hold_at_least(self, rows: Sequence[int]) -> None:
         """Have room for so many rows a side, whatever the capacity, before any is there."""
         self.tables = tuple(self._new_table(side, rows[side]) for side in Side)
@@ -115,7 +126,7 @@ class MemoryPart:
     def _new_table(self, side: Side, rows: int = 0) -> Table:
         # A single row is always taken in, however small the capacity and large the row.
         limit = self.capacity if self._counts_rows else self.capacity // self.row_bytes[side]
-        nbytes = 2**40 if self._counts_rows else 2 * self.capacity + 2**31
+        nbytes = 2**36 if self._counts_rows else 2 * self.capacity + 2**31
         return Table(
             self._schemas[side],
             rows=max(limit, rows) + 2,

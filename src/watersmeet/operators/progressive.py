@@ -8,6 +8,7 @@ clean-up   after both inputs have ended: whatever has not met (RPJ, Figure 3)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any, Self
 
 import numpy as np
@@ -79,24 +80,27 @@ class ProgressiveJoin:
         return self.arrivals.let_go(side.other)
 
     def finish(self) -> Iterator[Matches]:
-        if not self.parts.algorithm.joins_on_arrival:
-            yield from self.arrivals.join_memory()
         yield from self.reactive.complete()
         cleaning = CleanUp(self.parts, self.reactive.dd_task)
         if cleaning.memory_is_in_the_way:
-            reasons = dict.fromkeys(range(self.parts.tuning.partitions), "clean-up needs memory")
+            every = product(Side, range(self.parts.tuning.partitions))
+            reasons = dict.fromkeys(every, "clean-up needs memory")
             yield from self.arrivals.flush(self.parts.memory.rows, reasons)
             cleaning.take_all_memory()
+        elif not self.parts.algorithm.joins_on_arrival:
+            yield from self.arrivals.join_memory()
         yield from cleaning.run()
 
     def resize(self, limit: int) -> Iterator[Matches]:
         """Go on within another memory limit, flushing what no longer fits."""
         parts, plan = self.parts, MemoryPlan.split(limit)
-        parts.memory.capacity = plan.store
-        while parts.memory.used > plan.store:
-            yield from self.arrivals.make_room(parts.memory.used - plan.store)
+        memory, capacity = parts.memory, parts.tuning.memory_rows or plan.store
+        memory.capacity = capacity
+        # What marks need cannot be flushed, and may be more than all there is.
+        while memory.used > capacity and memory.rows.any():
+            yield from self.arrivals.make_room(memory.used - capacity)
         parts.account.limit, parts.plan = limit, plan
-        parts.memory.resize(plan.store)
+        memory.resize(capacity)
         parts.tell_memory()
 
     def save(self, area: SpillArea) -> state.Manifest:
@@ -111,8 +115,11 @@ class ProgressiveJoin:
     def close(self) -> None:
         self.reactive.running = None
         self.parts.spill.close()
-        for what in ("rows", "marks"):
-            self.parts.account.hold(0, what)
+        self.parts.memory.free()
+        for table in self.parts.memory.tables:
+            table.clear()
+        self.parts.memory.reserved = 0
+        self.parts.tell_memory()
 
     def statistics(self) -> dict[str, Any]:
         """p_i[j], and Er and Et of every task, by partition."""
