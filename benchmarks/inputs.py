@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,12 @@ def number_of(keys: Keys, given: Input) -> Keys:
 
 
 def schema(given: Input, side: int) -> pa.Schema:
-    return next(batches(Input(**{**asdict(given), "rows": 1}), side)).schema
+    return next(batches(replace(given, rows=1), side)).schema
+
+
+def tiny(case: Case) -> Case:
+    """The same columns from the same kind of source, small enough to warm an engine up with."""
+    return replace(case, memory=None, input=replace(case.input, rows=200, distinct=100))
 
 
 def write(case: Case, places: Places) -> None:

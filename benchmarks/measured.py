@@ -89,6 +89,7 @@ def measure_all(
     measured = Measured(cases={case.name: case for case in cases})
     for case in cases:
         inputs.write(case, places)
+        inputs.write(inputs.tiny(case), places)
         if case.input not in measured.expected:
             measured.expected[case.input] = expected(case.input)
     for repetition in range(repeats):

@@ -42,6 +42,8 @@ def main() -> int:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     about = {**machine.describe(), "load at start": f"{busy:.1f}"}
+    if options.quick:
+        about["sizes"] = "quick (the targets are meant for the full sizes)"
     print(report.write(sections, about, folder=options.results))
     broken = [line for section in sections for line in section.measured.broken()]
     for line in broken:

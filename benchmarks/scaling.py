@@ -1,7 +1,7 @@
 """Whether the cost of a row stays the same as inputs grow.
 
 Keys are uniform over as many values as a side has rows, so results grow with the rows. SHJ holds
-everything in memory; RPJ has memory for a tenth of the input at every size.
+everything in memory; RPJ has memory for a tenth of the rows at every size.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from benchmarks.cases import Case, Claim, Input, Places
 from benchmarks.measured import Measured, measure_all
 from benchmarks.report import Row, Section, times
+from benchmarks.room import room_for
 
 MILLIONS = (1, 2, 5, 10, 20)  # rows of both sides together
 SHARE = 0.1
@@ -33,7 +34,7 @@ def cases(*, quick: bool) -> list[Case]:
                 input=given,
                 source="parquet",
                 algorithm="rpj",
-                memory=int(given.total_bytes * SHARE),
+                memory=room_for(SHARE, given),
                 cores=2,
             ),
         ]
@@ -47,7 +48,7 @@ def run(places: Places, *, quick: bool) -> Section:
         name="scaling",
         title="Cost per row as inputs grow",
         note="Nanoseconds per input row, by rows of both sides together. SHJ and Arrow in memory "
-        "on one core, RPJ from Parquet on two cores with memory for a tenth of the input.",
+        "on one core, RPJ from Parquet on two cores with memory for a tenth of the rows.",
         rows=[_row(measured, engine) for engine in engines],
         claims=[_claim(measured, engine) for engine in engines[:2]],
         measured=measured,

@@ -1,7 +1,7 @@
 """What string keys cost beside int64 keys in the same join.
 
 The same 1 M x 1 M join with keys of 11 or 12 bytes that share only their first three, in memory
-(SHJ) and with memory for a tenth of the input (RPJ).
+(SHJ) and with memory for a tenth of the rows (RPJ).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from benchmarks.cases import Case, Claim, Input, Places
 from benchmarks.measured import Measured, measure_all
 from benchmarks.report import Row, Section, million_per_second, seconds
+from benchmarks.room import room_for
 
 ROWS = 1_000_000
 SHARE = 0.1
@@ -20,7 +21,7 @@ def cases(*, quick: bool) -> list[Case]:
     listed = []
     for key in KEYS:
         given = Input(rows=rows, distinct=rows, key=key)
-        cap = int(given.total_bytes * SHARE)
+        cap = room_for(SHARE, given)
         listed += [
             Case(name=f"shj operator, {key}", engine="operator", input=given, algorithm="shj"),
             Case(
@@ -44,7 +45,7 @@ def run(places: Places, *, quick: bool) -> Section:
         name="strings",
         title="String keys beside int64 keys",
         note="Keys of 11 or 12 bytes. SHJ, Arrow and DuckDB in memory on one core, RPJ from "
-        "Parquet with memory for a tenth of the input. The ratio is the string rate over the "
+        "Parquet with memory for a tenth of the rows. The ratio is the string rate over the "
         "int64 rate of the same engine.",
         rows=[_row(measured, name.removesuffix(", int64")) for name in _int64_names(measured)],
         claims=[_claim(measured, engine) for engine in ("shj operator", "rpj local.join")],

@@ -14,20 +14,20 @@ import pyarrow as pa
 
 from benchmarks.cases import Case, Places
 from benchmarks.engines import Start
-from benchmarks.inputs import LEFT, NAMES, RIGHT, file_of
+from benchmarks.inputs import LEFT, NAMES, RIGHT, file_of, tiny
 
 _JOIN = 'SELECT l.key, l.left_row, r.right_row FROM "left" l JOIN "right" r ON l.key = r.key'
 
 
 def join(case: Case, places: Places) -> Start:
+    list(_stream(_context(tiny(case), places).sql(_JOIN)))  # warm-up
     context = _context(case, places)
     plan = context.sql(_JOIN).execution_plan().display_indent()
     if "SymmetricHashJoinExec" not in plan:
         raise RuntimeError(f"DataFusion has not planned its symmetric join:\n{plan}")
 
     def start() -> Iterator[pa.RecordBatch]:
-        for batch in context.sql(_JOIN).execute_stream():
-            yield batch.to_pyarrow()
+        yield from _stream(context.sql(_JOIN))
 
     return start
 
@@ -38,10 +38,14 @@ def read(case: Case, places: Places) -> Start:
 
     def start() -> Iterator[pa.RecordBatch]:
         for name in NAMES:
-            for batch in context.sql(f'SELECT * FROM "{name}"').execute_stream():
-                yield batch.to_pyarrow()
+            yield from _stream(context.sql(f'SELECT * FROM "{name}"'))
 
     return start
+
+
+def _stream(frame: datafusion.DataFrame) -> Iterator[pa.RecordBatch]:
+    for batch in frame.execute_stream():
+        yield batch.to_pyarrow()
 
 
 def _context(case: Case, places: Places) -> datafusion.SessionContext:

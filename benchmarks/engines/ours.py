@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
 import pyarrow as pa
 
 import watersmeet as wm
-from benchmarks.cases import Case, Input, Places
+from benchmarks.cases import MB, Case, Places
 from benchmarks.engines import Start
-from benchmarks.inputs import LEFT, RIGHT, batches, file_of, schema
+from benchmarks.inputs import LEFT, RIGHT, batches, file_of, schema, tiny
 from watersmeet.model import Side
 from watersmeet.operators.family import make_operator
 from watersmeet.rows.schema import JoinSchema
@@ -20,6 +21,10 @@ from watersmeet.store.spill import SpillArea
 
 # What the operator is given where the case has no cap: more than any of these inputs needs.
 _ROOMY = 16 * 2**30
+_MODEST = 32 * MB
+
+Sources = Callable[[int], Any]
+"""What `wm.local.join` is given for a side."""
 
 
 def operator(case: Case, places: Places) -> Start:
@@ -34,19 +39,19 @@ def local(case: Case, places: Places) -> Start:
     """What a user calls: a thread per source, bounded buffers, the output in this thread."""
     _warm_up(case, places)
     sources = _sources(case, places)
+    return lambda: _join(case, sources, places=places)
 
-    def start() -> Iterator[pa.RecordBatch]:
-        with wm.local.join(
-            sources(LEFT),
-            sources(RIGHT),
-            on="key",
-            algorithm=case.algorithm,
-            memory=_ROOMY if case.memory is None else case.memory,
-            spill_dir=places.spill,
-        ) as joined:
-            yield from joined
 
-    return start
+def _join(case: Case, sources: Sources, *, places: Places) -> Iterator[pa.RecordBatch]:
+    with wm.local.join(
+        sources(LEFT),
+        sources(RIGHT),
+        on="key",
+        algorithm=case.algorithm,
+        memory=_ROOMY if case.memory is None else case.memory,
+        spill_dir=places.spill,
+    ) as joined:
+        yield from joined
 
 
 def _drive(
@@ -79,7 +84,7 @@ def _drive(
         area.close()
 
 
-def _sources(case: Case, places: Places) -> Callable[[int], Any]:
+def _sources(case: Case, places: Places) -> Sources:
     if case.source == "memory":
         held = [list(batches(case.input, side)) for side in (LEFT, RIGHT)]
         return lambda side: iter(held[side])
@@ -89,19 +94,9 @@ def _sources(case: Case, places: Places) -> Callable[[int], Any]:
 
 
 def _warm_up(case: Case, places: Places) -> None:
-    """A tiny join of the same columns, so that no measured run waits for a kernel to load."""
-    tiny = {**vars(case.input), "rows": 200, "distinct": 100}
-    small = Case(name="warm-up", engine="local", input=Input(**tiny), algorithm=case.algorithm)
+    """A tiny join of the same kind, so that no measured run waits for a kernel to load."""
+    small = tiny(case)
     places.spill.mkdir(parents=True, exist_ok=True)
-    found = 0
-    with wm.local.join(
-        batches(small.input, LEFT),
-        batches(small.input, RIGHT),
-        on="key",
-        algorithm=case.algorithm,
-        memory="32MB",
-        spill_dir=places.spill,
-    ) as joined:
-        for batch in joined:
-            found += batch.num_rows
-    assert found, "200 rows a side over 100 keys have matches"
+    found = _join(replace(small, memory=_MODEST), _sources(small, places), places=places)
+    if not sum(batch.num_rows for batch in found):
+        raise RuntimeError("The warm-up found nothing, though its sides have keys in common.")
