@@ -53,7 +53,6 @@ def cases(*, quick: bool) -> list[Case]:
                 algorithm=algorithm,
                 memory=cap,
                 cores=2,
-                keep_results=False,
             )
             for algorithm in (ALGORITHMS[:2] if quick else ALGORITHMS)
         ]
@@ -61,7 +60,7 @@ def cases(*, quick: bool) -> list[Case]:
 
 
 def run(places: Places, *, quick: bool) -> Section:
-    measured = measure_all(cases(quick=quick), places, repeats=1, look_every_s=0.02)
+    measured = measure_all(cases(quick=quick), places, repeats=0, look_every_s=0.02)
     return Section(
         name="memory",
         title="Peak memory above the idle process",

@@ -108,10 +108,16 @@ class Watched:
         return {words[0][:-1]: int(words[1]) * 1024 for words in lines if words[-1] == "kB"}
 
 
-def measure(case: Case, places: Places, *, look_every_s: float | None = None) -> Outcome:
-    """Run one case in a fresh process and bring back its outcome with its memory."""
+def measure(
+    case: Case, places: Places, *, check: bool, look_every_s: float | None = None
+) -> Outcome:
+    """Run one case in a fresh process and bring back its outcome with its memory.
+
+    With `check` the result is added up while it comes, which costs time; without, only counted.
+    """
+    order = {"case": case.to_json(), "scratch": str(places.scratch), "check": check}
     with Watched(["-m", "benchmarks.worker"], look_every_s=look_every_s) as watched:
-        watched.say(json.dumps({"case": case.to_json(), "scratch": str(places.scratch)}))
+        watched.say(json.dumps(order))
         watched.hear()
         watched.start_from_here()
         watched.say("go")

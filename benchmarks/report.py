@@ -89,7 +89,7 @@ def _plain(sections: Sequence[Section], machine: Mapping[str, str]) -> dict[str,
                     name: {
                         "case": asdict(case),
                         "exact": section.measured.exact(name),
-                        "runs": [asdict(run) for run in section.measured.outcomes[name]],
+                        "runs": [asdict(run) for run in section.measured.outcomes(name)],
                     }
                     for name, case in section.measured.cases.items()
                 },

@@ -48,9 +48,8 @@ def test_stays_within_its_memory_on_inputs_several_times_as_large(
         algorithm=algorithm,
         memory=cap,
         cores=2,
-        keep_results=False,
     )
-    outcome = measure(case, Places(scratch=tmp_path))
+    outcome = measure(case, Places(scratch=tmp_path), check=True)
     assert outcome.failure is None
     assert (outcome.rows_out, outcome.checksum) == expected(case.input)
     # More than the cap alone would mean that rows were held that nobody counted.
