@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,8 @@ class ExpectedResults:
             "md": self.md.tolist(),
             "dd": self.dd.tolist(),
             "last_md": self.last_md.tolist(),
-            "flush_stamps": self._flush_stamps,
-            "flushed_rows": self._flushed_rows,
+            "flush_stamps": deepcopy(self._flush_stamps),
+            "flushed_rows": deepcopy(self._flushed_rows),
         }
 
     def load(self, saved: dict[str, Any]) -> None:
@@ -72,5 +73,5 @@ class ExpectedResults:
         self.md[:] = saved["md"]
         self.dd[:] = saved["dd"]
         self.last_md[:] = saved["last_md"]
-        self._flush_stamps = saved["flush_stamps"]
-        self._flushed_rows = saved["flushed_rows"]
+        self._flush_stamps = deepcopy(saved["flush_stamps"])
+        self._flushed_rows = deepcopy(saved["flushed_rows"])

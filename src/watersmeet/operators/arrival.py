@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from watersmeet.errors import MemoryTooSmall
 from watersmeet.kernels import matching
 from watersmeet.model import Side
+from watersmeet.operators.memory import Reasons
 from watersmeet.operators.metrics import FlushRecord
 from watersmeet.operators.outcome import Stamps, in_order
 from watersmeet.operators.parts import Parts
@@ -110,8 +111,8 @@ class ArrivalStage:
     # ---- making room ----------------------------------------------------------------------------
 
     def _make_room_for(self, rows: pa.RecordBatch) -> Iterator[Matches]:
-        overflow = self._memory.overflow(rows)
-        if overflow:
+        # Again if need be: rows are of uneven size, and a flush reckons with their mean.
+        while (overflow := self._memory.overflow(rows)) and self._memory.rows.any():
             yield from self.make_room(overflow)
 
     def make_room(self, overflow: int) -> Iterator[Matches]:
@@ -125,11 +126,12 @@ class ArrivalStage:
                 remedy='Give it more memory, or choose an algorithm that spills: "rpj".',
             )
         share = parts.tuning.flush_share if share is None else share
-        target = max(overflow, share * self._memory.capacity)
+        # All of memory may be more than its capacity, when that has just been made smaller.
+        target = max(overflow, share * max(self._memory.capacity, self._memory.used))
         held = Held(self._memory.rows, parts.rates.probabilities())
         yield from self.flush(*self._memory.choose(policy(held), target))
 
-    def flush(self, taken: NDArray[np.int64], reasons: dict[int, str]) -> Iterator[Matches]:
+    def flush(self, taken: NDArray[np.int64], reasons: Reasons) -> Iterator[Matches]:
         """Write so many rows of each side and partition, the oldest first, and forget them."""
         if not taken.any():
             return
@@ -143,7 +145,7 @@ class ArrivalStage:
         self._parts.tell_memory()
 
     def _flush_side(
-        self, side: Side, taken: NDArray[np.int64], stamp: int, reasons: dict[int, str]
+        self, side: Side, taken: NDArray[np.int64], stamp: int, reasons: Reasons
     ) -> None:
         parts, table = self._parts, self._memory.tables[side]
         keep = np.ones(len(table), np.bool_)
@@ -158,7 +160,8 @@ class ArrivalStage:
             parts.disk[p].runs[side].append(run)
             parts.disk.changed(p)
             parts.expected.flushed(side, p, table.stamps[index], stamp)
-            parts.metrics.flushed(FlushRecord(stamp, side, p, run.rows, run.nbytes, reasons[p]))
+            reason = reasons[side, p]
+            parts.metrics.flushed(FlushRecord(stamp, side, p, run.rows, run.nbytes, reason))
             keep[index] = False
         writer.close()
         table.drop(keep, taken)

@@ -37,7 +37,7 @@ class CleanUp:
 
     @property
     def memory_is_in_the_way(self) -> bool:
-        return self._parts.disk.most_runs() > self._most_runs()
+        return self._parts.disk.most_runs() > max(self._most_runs(), 0)
 
     def take_all_memory(self) -> None:
         """Use the memory that rows no longer need."""

@@ -51,7 +51,8 @@ class Scan:
             return None
         if self.departed == following.departed and self.hashes[1] + 1 == following.hashes[0]:
             return Scan(self.stamp, self.departed, (self.hashes[0], following.hashes[1]))
-        if self.hashes == following.hashes == (0, LAST_HASH):
+        whole_runs = self.hashes == following.hashes == (0, LAST_HASH)
+        if whole_runs and self.departed[1] < following.departed[0]:
             return Scan(self.stamp, (self.departed[0], following.departed[1]))
         return None
 

@@ -71,9 +71,7 @@ class MemoryPart:
             count //= 2
         return count
 
-    def choose(
-        self, victims: Sequence[Victim], target: float
-    ) -> tuple[NDArray[np.int64], Reasons]:
+    def choose(self, victims: Sequence[Victim], target: float) -> tuple[NDArray[np.int64], Reasons]:
         """Rows to give up by [side, partition], in the policy's order until `target` is reached.
 
         Also why.

@@ -176,11 +176,10 @@ class Merging:
         self.runs = runs
         self.done = False
         self.position = position
-        self.substeps = 0
+        self.substeps = substeps
         self._schemas = schemas
         self._history = history
         self._pairs = pairs
-        self._skip = substeps
         self._from = position
         self._cursors = tuple([_Cursor(run, ahead=ahead) for run in side] for side in runs)
         self._hot: Iterator[Iterator[Found | Passed]] | None = None
@@ -218,7 +217,7 @@ class Merging:
             yield from self._pair(left, right)
             for side, piece in zip(Side, (left, right), strict=True):
                 yield from self._pass(side, piece)
-            self.position = max(self.position, LAST_HASH if bound is None else bound)
+            self._advance(LAST_HASH if bound is None else bound)
         if bound is None:
             self.done = True
         elif not any(taken):
@@ -259,20 +258,24 @@ class Merging:
 
     def _one_hash(self, hash_: int) -> Iterator[Iterator[Found | Passed]]:
         """Block by block nested loop for a hash whose rows fill more than a step may hold."""
-        self.substeps = 0
-        skip = self._skip if hash_ == self._from else 0
-        if hash_ >= self._from:
+        self._advance(hash_)
+        if hash_ == self.position:
+            number = 0
             for left in self._equal(Side.LEFT, hash_):
                 for right in self._equal(Side.RIGHT, hash_):
-                    self.substeps += 1
-                    if self.substeps > skip:
+                    number += 1
+                    if number > self.substeps:
+                        self.substeps = number
                         yield self._pair(left, right)
         for side in Side:
             for cursor in self._cursors[side]:
                 for piece in cursor.skip_equal(hash_):
                     yield self._pass(side, piece)
-        self.position = max(self.position, hash_ + 1)
-        self.substeps = 0
+        self._advance(hash_ + 1)
+
+    def _advance(self, position: int) -> None:
+        if position > self.position:
+            self.position, self.substeps = position, 0
 
     def _equal(self, side: Side, hash_: int) -> Iterator[Piece]:
         for cursor in self._cursors[side]:
@@ -280,4 +283,6 @@ class Merging:
 
 
 def _from(piece: Piece, hash_: int) -> Piece:
+    if hash_ > LAST_HASH:
+        return piece.slice(0, 0)
     return piece.take(np.flatnonzero(piece.hashes >= np.uint64(hash_)))

@@ -54,7 +54,7 @@ class Parts:
         self.disk = Disk(
             partitions,
             page_rows=tuning.page_rows or max(1, self.block_bytes // max(row_bytes)),
-            fan_in=tuning.fan_in or max(2, work // (6 * self.block_bytes)),
+            fan_in=max(2, tuning.fan_in or work // (6 * self.block_bytes)),
         )
         self.pairs = PairBuffer(max(1, min(tuning.chunk_rows, work // (4 * sum(row_bytes)))))
         self.outcome = Outcome(schema, self.metrics, self.pairs)

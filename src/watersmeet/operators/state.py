@@ -6,6 +6,7 @@ found before any of its rows is used.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def save(join: ProgressiveJoin, area: SpillArea) -> Manifest:
         "resident": [_save_resident(parts, side, area) for side in Side],
         "marks": _save_marks(parts, area),
         "running": None if running is None else running.save(),
-        "counters": {name: getattr(parts.metrics, name) for name in _COUNTERS},
+        "counters": {name: copy(getattr(parts.metrics, name)) for name in _COUNTERS},
         "results": {str(stage): count for stage, count in parts.metrics.results.items()},
     }
 
@@ -81,11 +82,12 @@ def load(join: ProgressiveJoin, area: SpillArea, manifest: Manifest) -> None:
         _load_resident(parts, side, saved, area)
     _load_marks(parts, manifest["marks"], area)
     for name in _COUNTERS:
-        setattr(parts.metrics, name, manifest["counters"][name])
+        setattr(parts.metrics, name, copy(manifest["counters"][name]))
     for stage in Stage:
         parts.metrics.results[stage] = manifest["results"][str(stage)]
     if manifest["running"] is not None:
         join.reactive.resume(manifest["running"])
+    parts.tell_memory()
 
 
 def _parameters(parts: Parts) -> dict[str, Any]:

@@ -146,6 +146,8 @@ class DdTask:
         self._now: Merging | None = None
         if begun is not None:
             self._limit, self._at = list(begun["limit"]), list(begun["at"])
+            # A position means something only for the same runs read in the same steps.
+            self._fan_in, self._block_rows = begun["fan_in"], begun["block_rows"]
             if begun["position"] is not None:
                 self._now = self._merging(begun["position"], begun["substeps"])
         elif not self._worthwhile():
@@ -162,8 +164,10 @@ class DdTask:
     def save(self) -> dict[str, Any]:
         now = self._now
         return {
-            "limit": self._limit,
-            "at": self._at,
+            "limit": list(self._limit),
+            "at": list(self._at),
+            "fan_in": self._fan_in,
+            "block_rows": self._block_rows,
             "position": now.position if now else None,
             "substeps": now.substeps if now else 0,
         }
