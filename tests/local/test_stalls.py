@@ -47,14 +47,14 @@ def test_a_stall_is_used_to_join_what_was_spilled() -> None:
 
 @pytest.mark.parametrize("algorithm", ["xjoin", "hmj", "rpj-md", "rpj-dd"])
 def test_every_reactive_algorithm_stays_exact_through_a_stall(algorithm: str) -> None:
-    gate = Gate(batches(RIGHT.slice(0, HALF), 500), batches(RIGHT.slice(HALF), 500))
-    run = wm.local.join(
-        iter(batches(LEFT, 500)), gate, on="k", memory=SPILLING, algorithm=algorithm
-    )
+    # So many rows that every partition has several runs on both sides, whichever came first.
+    left, right = sides(40_000)
+    gate = Gate(batches(right.slice(0, 30_000)), batches(right.slice(30_000)))
+    run = wm.local.join(iter(batches(left)), gate, on="k", memory=SPILLING, algorithm=algorithm)
     found = until_reactive(run, gate)
     gate.open()
     found += run
-    assert rows_of(pa.Table.from_batches(found)) == expected(LEFT, RIGHT)
+    assert rows_of(pa.Table.from_batches(found)) == expected(left, right)
 
 
 def test_arriving_data_ends_the_reactive_stage() -> None:
