@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +43,13 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="N",
         help=f"the same seed gives the same curves (default: {DEFAULT_SEED})",
     )
-    parser.set_defaults(run=run)
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="runs at the same time, each on a core of its own (default: all cores)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -55,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
     found = reproduce(
         Parameters(scale=args.scale, seed=args.seed),
         out=out,
+        jobs=max(args.jobs, 1),
         say=lambda line: print(line, flush=True),
     )
     held = sum(claim.holds for claim in found)

@@ -40,7 +40,8 @@ def claims(runs: Runs) -> list[Claim]:
     found += [
         _fifth_before_cleanup(runs, setting, rival) for setting in unreliable for rival in RIVALS
     ]
-    found += [_variants_in_order(runs, setting) for setting in unreliable]
+    found += [_largest_of_variants(runs, setting) for setting in unreliable]
+    found += [_dd_ahead_of_md(runs, setting) for setting in unreliable]
     found += [_md_cheaper_early(runs, setting) for setting in unreliable]
     found += [_dd_cheaper_late(runs, setting) for setting in unreliable]
     found += [_lowest_cost(runs, setting, RIVALS, figure="9") for setting in reliable]
@@ -135,18 +136,33 @@ def _fifth_before_cleanup(runs: Runs, setting: Setting, rival: str) -> Claim:
     )
 
 
-def _variants_in_order(runs: Runs, setting: Setting) -> Claim:
-    rpj, dd, md = (runs[setting, name] for name in ("rpj", "rpj-dd", "rpj-md"))
-    end = rpj.trace.transmission_end
-    at = instants([rpj, dd, md], since=end / 2)
-    first, second = lowest_results(rpj, dd, at), lowest_results(dd, md, at)
+def _largest_of_variants(runs: Runs, setting: Setting) -> Claim:
+    rpj = runs[setting, "rpj"]
+    variants = [runs[setting, name] for name in VARIANTS]
+    at = instants([rpj, *variants], since=rpj.trace.transmission_end / 2)
+    lowest = {run.algorithm: lowest_results(rpj, run, at) for run in variants}
     return Claim(
-        topic="Figure 11: late in the join RPJ >= RPJ-dd >= RPJ-md",
+        topic="Figure 11: late in the join RPJ has reported more than RPJ-dd and RPJ-md",
         where=setting.caption,
-        paper="RPJ yields the largest output size, RPJ-dd has a faster output rate than RPJ-md",
-        measured=f"smallest ratio: RPJ to RPJ-dd {first}, RPJ-dd to RPJ-md {second}",
-        holds=min(first.ratio, second.ratio) >= EQUAL,
+        paper="RPJ yields the largest output size by mixing md- and dd-tasks",
         check="every ratio in the second half of the transmission is at least 0.99",
+        measured="smallest ratio: " + _each(lowest),
+        holds=all(low.ratio >= EQUAL for low in lowest.values()),
+    )
+
+
+def _dd_ahead_of_md(runs: Runs, setting: Setting) -> Claim:
+    dd, md = runs[setting, "rpj-dd"], runs[setting, "rpj-md"]
+    end = dd.trace.transmission_end
+    low = lowest_results(dd, md, instants([dd, md], since=end / 2))
+    last = lowest_results(dd, md, np.array([end])).ratio
+    return Claim(
+        topic="Figure 11: late in the join RPJ-dd has reported more than RPJ-md",
+        where=setting.caption,
+        paper="RPJ-dd has a faster output rate than RPJ-md",
+        check="every ratio in the second half of the transmission is at least 0.99",
+        measured=f"smallest ratio {low}, at the last arrival {last:.3f}",
+        holds=low.ratio >= EQUAL,
     )
 
 

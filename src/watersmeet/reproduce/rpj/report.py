@@ -30,7 +30,9 @@ PAPER_SHOWS = {
 }
 
 
-def reproduce(parameters: Parameters, *, out: Path, say: Callable[[str], None]) -> list[Claim]:
+def reproduce(
+    parameters: Parameters, *, out: Path, jobs: int = 1, say: Callable[[str], None]
+) -> list[Claim]:
     """Write curves.csv, claims.csv, figure-8..12.svg and .png, and index.html into `out`."""
     require_matplotlib()
     try:
@@ -40,7 +42,7 @@ def reproduce(parameters: Parameters, *, out: Path, say: Callable[[str], None]) 
             f"--out {out} cannot be written to ({error.strerror}).",
             remedy="Name a directory that can be created.",
         ) from error
-    runs = run_all(parameters, say=say)
+    runs = run_all(parameters, jobs=jobs, say=say)
     drawn = figures(runs)
     write_curves(
         (curve for f in drawn for panel in f.panels for curve in panel.curves), out / "curves.csv"

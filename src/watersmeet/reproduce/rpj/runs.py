@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from functools import lru_cache, partial
+from multiprocessing import get_context
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from watersmeet.reproduce.rpj.settings import (
     Setting,
     settings,
 )
-from watersmeet.rows.address import Index, Stage
+from watersmeet.rows.address import Stage
 from watersmeet.sim.clock import VirtualClock
 from watersmeet.sim.domain import join_schema, partition_members
 from watersmeet.sim.driver import Driver
@@ -50,8 +52,10 @@ class Run:
 Runs = dict[tuple[Setting, str], Run]
 
 
-def schedule_of(setting: Setting, parameters: Parameters, members: Index) -> Schedule:
+@lru_cache(maxsize=1)
+def schedule_of(setting: Setting, parameters: Parameters) -> Schedule:
     """The same rows for every algorithm: the seed and the setting decide, nothing else."""
+    members = partition_members(parameters.partitions, parameters.keys_per_partition)
     rng = np.random.default_rng([parameters.seed, *f"{setting.network} {setting.name}".encode()])
     left, right = setting.pattern.weights
     return Schedule.mixed(
@@ -63,18 +67,11 @@ def schedule_of(setting: Setting, parameters: Parameters, members: Index) -> Sch
     )
 
 
-def run_algorithm(
-    algorithm: str,
-    schedule: Schedule,
-    *,
-    setting: Setting,
-    parameters: Parameters,
-    exact: int,
-    spill_dir: Path | None = None,
-) -> Run:
+def run_algorithm(algorithm: str, setting: Setting, *, parameters: Parameters) -> Run:
     began = time.perf_counter()
+    schedule = schedule_of(setting, parameters)
     meter = Meter(VirtualClock(), disk=parameters.disk, processor=parameters.processor)
-    spill = SpillArea(spill_dir, observe=meter.observe)
+    spill = SpillArea(observe=meter.observe)
     operator = make_operator(
         algorithm,
         join_schema(),
@@ -91,18 +88,15 @@ def run_algorithm(
             patience=parameters.patience,
             batch_rows=parameters.batch_rows,
         ).run()
-        results = dict(operator.metrics.results)
-        flushes = operator.metrics.flush_count
     finally:
         operator.close()
-        spill.close()
     return Run(
         setting,
         algorithm,
         trace,
-        results=results,
-        flushes=flushes,
-        exact=exact,
+        results=dict(operator.metrics.results),
+        flushes=operator.metrics.flush_count,
+        exact=schedule.join_size(),
         seconds=time.perf_counter() - began,
     )
 
@@ -123,33 +117,51 @@ def tuning_of(algorithm: str, parameters: Parameters) -> Tuning:
     )
 
 
-def run_all(parameters: Parameters, *, say: Callable[[str], None]) -> Runs:
+def run_all(parameters: Parameters, *, jobs: int, say: Callable[[str], None]) -> Runs:
     """Every algorithm of figures 8 to 12 in every setting, one line said for each."""
-    members = partition_members(parameters.partitions, parameters.keys_per_partition)
+    planned = plan()
     runs: Runs = {}
-    for number, (setting, algorithms) in enumerate(plan(), start=1):
-        schedule = schedule_of(setting, parameters, members)
-        exact = schedule.join_size()
-        for algorithm in algorithms:
-            run = run_algorithm(
-                algorithm, schedule, setting=setting, parameters=parameters, exact=exact
-            )
-            runs[setting, algorithm] = run
-            say(_line(run, number))
+    for number, run in enumerate(_results(planned, parameters, jobs), start=1):
+        runs[run.setting, run.algorithm] = run
+        say(_line(run, f"{number:>2}/{len(planned)}"))
     return runs
 
 
-def plan() -> Iterator[tuple[Setting, tuple[str, ...]]]:
-    for setting in settings(Network.RELIABLE):
-        yield setting, ("rpj", *RIVALS)
-    for setting in settings(Network.UNRELIABLE):
-        yield setting, ("rpj", *RIVALS, *VARIANTS)
+def plan() -> list[tuple[Setting, str]]:
+    """Figures 8 and 9 share their runs, and so do 10, 11 and 12."""
+    compared = {
+        Network.RELIABLE: ("rpj", *RIVALS),
+        Network.UNRELIABLE: ("rpj", *RIVALS, *VARIANTS),
+    }
+    return [
+        (setting, algorithm)
+        for network, algorithms in compared.items()
+        for setting in settings(network)
+        for algorithm in algorithms
+    ]
 
 
-def _line(run: Run, number: int) -> str:
+def _results(
+    planned: list[tuple[Setting, str]], parameters: Parameters, jobs: int
+) -> Iterator[Run]:
+    one = partial(_run_planned, parameters=parameters)
+    if jobs == 1:
+        yield from map(one, planned)
+        return
+    # Fresh processes: a forked one would inherit threads that Arrow and numba have started.
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(one, planned)
+
+
+def _run_planned(planned: tuple[Setting, str], *, parameters: Parameters) -> Run:
+    setting, algorithm = planned
+    return run_algorithm(algorithm, setting, parameters=parameters)
+
+
+def _line(run: Run, number: str) -> str:
     trace = run.trace
     return (
-        f"{number}/8  {run.setting.network:<10}  {run.setting.name:<11}  {run.algorithm:<6}  "
+        f"{number}  {run.setting.network:<10}  {run.setting.name:<11}  {run.algorithm:<6}  "
         f"{trace.total:>11,} results  {100 * trace.share_before_cleanup:5.1f}% before clean-up  "
         f"{trace.time[-1]:>8,.0f} virtual s  {run.seconds:6.1f} s"
     )
