@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from watersmeet.store.spill import unusable
+
 _PAGES = 16
 
 
@@ -27,17 +29,17 @@ def measure_costs(directory: Path, page_bytes: int) -> Costs:
     two costs come out alike, and that is what spilled runs will meet too.
     """
     path = directory / "measure"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        os.pwrite(descriptor, bytes(page_bytes * _PAGES), 0)
-        os.fdatasync(descriptor)
-        in_order = np.arange(_PAGES)
-        shuffled = np.random.default_rng(0).permutation(_PAGES)
-        random = _seconds_per_page(descriptor, shuffled, page_bytes)
-        sequential = _seconds_per_page(descriptor, in_order, page_bytes)
+        with path.open("xb+", buffering=0) as file:
+            file.write(bytes(page_bytes * _PAGES))
+            os.fdatasync(file)
+            shuffled = np.random.default_rng(0).permutation(_PAGES)
+            random = _seconds_per_page(file.fileno(), shuffled, page_bytes)
+            sequential = _seconds_per_page(file.fileno(), np.arange(_PAGES), page_bytes)
+    except OSError as error:
+        raise unusable(directory, error) from error
     finally:
-        os.close(descriptor)
-        path.unlink()
+        path.unlink(missing_ok=True)
     return Costs(random=max(random, sequential), sequential=sequential)
 
 

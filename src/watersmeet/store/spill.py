@@ -72,7 +72,7 @@ class SpillArea:
         try:
             self.path = Path(tempfile.mkdtemp(prefix=f"watersmeet-{os.getpid()}-", dir=base))
         except OSError as error:
-            raise _unusable(base, error) from error
+            raise unusable(base, error) from error
 
     def create(self, schema: pa.Schema, kind: IoKind) -> BlockWriter:
         self._files += 1
@@ -102,7 +102,7 @@ class SpillArea:
             except OSError:
                 shutil.copyfile(other / name, self.path / mine)
         except OSError as error:
-            raise _unusable(self.path, error) from error
+            raise unusable(self.path, error) from error
         return mine
 
     def close(self) -> None:
@@ -128,7 +128,7 @@ class BlockWriter:
             self._file = path.open("xb", buffering=0)
             self._offset = self._write(schema.serialize())
         except OSError as error:
-            raise _unusable(path.parent, error) from error
+            raise unusable(path.parent, error) from error
 
     def append(self, batch: pa.RecordBatch, hashes: tuple[int, int], *, first: bool) -> Block:
         """Write one block; `first` when it begins a run."""
@@ -137,7 +137,7 @@ class BlockWriter:
             length = self._write(message)
         except OSError as error:
             self.abandon()
-            raise _unusable(self.path.parent, error) from error
+            raise unusable(self.path.parent, error) from error
         checksum = xxhash.xxh3_64_intdigest(message)
         block = Block(self._offset, length, checksum, len(batch), *hashes)
         self._offset += length
@@ -150,7 +150,7 @@ class BlockWriter:
             self._file.close()
         except OSError as error:
             self.abandon()
-            raise _unusable(self.path.parent, error) from error
+            raise unusable(self.path.parent, error) from error
         return self.path.name
 
     def abandon(self) -> None:
@@ -173,6 +173,7 @@ class BlockReader:
         self._schema = schema
         self._told = told
         self._first = True
+        self._descriptor = -1
         try:
             self._descriptor = os.open(path, os.O_RDONLY)
         except OSError as error:
@@ -208,7 +209,7 @@ def _corrupted(path: Path, what: str) -> SpillCorrupted:
     )
 
 
-def _unusable(directory: Path, error: OSError) -> SpillError:
+def unusable(directory: Path, error: OSError) -> SpillError:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return SpillError(
             f"The spill directory {directory} is full.",
