@@ -13,6 +13,9 @@ from benchmarks.measured import Measured
 
 Row = Mapping[str, str]
 
+_BEGIN = "<!-- written by benchmarks/run.py --publish -->"
+_END = "<!-- end of what is written -->"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
@@ -28,7 +31,7 @@ class Section:
 
 def markdown(sections: Sequence[Section], machine: Mapping[str, str]) -> str:
     """The whole report: what was measured on, targets first, then every table."""
-    lines = ["# Benchmarks", ""]
+    lines = ["# Measured", ""]
     lines += [", ".join(f"{name} {value}" for name, value in machine.items()) + ".", ""]
     claims = [asdict(claim) for section in sections for claim in section.claims]
     for claim in claims:
@@ -46,6 +49,15 @@ def write(sections: Sequence[Section], machine: Mapping[str, str], *, folder: Pa
     (folder / "latest.md").write_text(text)
     (folder / "latest.json").write_text(json.dumps(_plain(sections, machine), indent=1) + "\n")
     return text
+
+
+def publish(text: str, *, page: Path) -> None:
+    """Replace the measured part of a page, which lies between two marks, by `text`."""
+    before, rest = page.read_text().split(_BEGIN)
+    _, after = rest.split(_END)
+    # One level deeper: the page has a title of its own.
+    inside = "\n".join("#" + line if line.startswith("#") else line for line in text.splitlines())
+    page.write_text(f"{before}{_BEGIN}\n{inside}\n{_END}{after}")
 
 
 def seconds(value: float | None) -> str:

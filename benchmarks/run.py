@@ -44,7 +44,10 @@ def main() -> int:
     about = {**machine.describe(), "load at start": f"{busy:.1f}"}
     if options.quick:
         about["sizes"] = "quick (the targets are meant for the full sizes)"
-    print(report.write(sections, about, folder=options.results))
+    text = report.write(sections, about, folder=options.results)
+    print(text)
+    if options.publish:
+        report.publish(text, page=ROOT / "docs" / "benchmarks.md")
     broken = [line for section in sections for line in section.measured.broken()]
     for line in broken:
         print(line, file=sys.stderr)
@@ -61,8 +64,14 @@ def _options() -> argparse.Namespace:
         default=ROOT / "build" / "bench",
         help="input files and spilled rows; should be a local disk, not a RAM disk",
     )
+    parser.add_argument(
+        "--publish", action="store_true", help="put the tables into docs/benchmarks.md"
+    )
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.publish and (options.quick or options.only):
+        parser.error("--publish is for the whole run at full size")
+    return options
 
 
 if __name__ == "__main__":
