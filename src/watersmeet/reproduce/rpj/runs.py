@@ -32,8 +32,12 @@ from watersmeet.sim.trace import Trace
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
 
-BYTES_PER_ROW = 1024
-"""Generous on purpose: `memory_rows` is the cap here, the byte account only records."""
+ACCOUNT_BYTES = 768 * 2**20
+"""What the operators may use beside rows, which `memory_rows` caps.
+
+In clean-up a third of it holds one block of 256 KiB for each run, so that about 1000 runs can be
+read together: as many as the paper's memory has pages.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +79,7 @@ def run_algorithm(algorithm: str, setting: Setting, *, parameters: Parameters) -
     operator = make_operator(
         algorithm,
         join_schema(),
-        memory=MemoryAccount(parameters.memory_rows * BYTES_PER_ROW),
+        memory=MemoryAccount(ACCOUNT_BYTES),
         spill=spill,
         clock=meter.clock,
         tuning=tuning_of(algorithm, parameters),
