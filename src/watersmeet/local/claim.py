@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import re
@@ -11,8 +10,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from watersmeet.errors import InvalidArgument, SpillError
-from watersmeet.store.spill import SpillArea
+from watersmeet.errors import InvalidArgument
+from watersmeet.store.spill import SpillArea, unusable
 
 _LOCK = "owner.lock"
 _OURS = re.compile(r"watersmeet-(\d+)-\w+")
@@ -53,7 +52,7 @@ class SpillClaim:
         try:
             path.write_bytes(bytes(self.area.block_bytes))
         except OSError as error:
-            raise _unusable(self.area.path.parent, error) from error
+            raise unusable(self.area.path.parent, error) from error
         finally:
             path.unlink(missing_ok=True)
 
@@ -104,19 +103,7 @@ def _open_locked(path: Path) -> int:
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise _unusable(path.parent.parent, error) from error
+        raise unusable(path.parent.parent, error) from error
     with contextlib.suppress(OSError):  # Some network file systems have no locks.
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return lock
-
-
-def _unusable(directory: Path, error: OSError) -> SpillError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return SpillError(
-            f"The spill directory {directory} is full.",
-            remedy="Free some space or choose another spill_dir.",
-        )
-    return SpillError(
-        f"Cannot write to the spill directory {directory} ({error.strerror}).",
-        remedy="Choose a spill_dir that exists and is writable.",
-    )
