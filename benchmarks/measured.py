@@ -10,7 +10,7 @@ from statistics import median
 from benchmarks import inputs
 from benchmarks.cases import Case, Input, Outcome, Places
 from benchmarks.checksum import expected
-from benchmarks.outside import measure
+from benchmarks.outside import DEADLINE_S, WorkerFailed, measure
 
 # How an engine says that it would need more memory than it was given.
 _OUT_OF_MEMORY = ("Out of Memory", "Resources exhausted", "MemoryTooSmall")
@@ -108,15 +108,30 @@ def measure_all(
             measured.expected[case.input] = expected(case.input)
     for case in cases:
         if not case.engine.endswith("read"):
-            outcome = measure(case, places, check=True, look_every_s=look_every_s)
+            outcome = _outcome(case, places, check=True, look_every_s=look_every_s)
             measured.checked[case.name] = outcome
             say(f"  check {case.name}: {measured.verdict(case.name)}")
     for repetition in range(repeats):
         for case in cases:
-            outcome = measure(case, places, check=False, look_every_s=look_every_s)
+            outcome = _outcome(case, places, check=False, look_every_s=look_every_s)
             measured.timed.setdefault(case.name, []).append(outcome)
             say(
                 f"  {repetition + 1}/{repeats} {case.name}: "
                 + (outcome.failure or f"{outcome.seconds:.3f} s")
             )
     return measured
+
+
+def _outcome(case: Case, places: Places, *, check: bool, look_every_s: float | None) -> Outcome:
+    """One run. A process that breaks down is a failure in the table, not the end of the rest."""
+    try:
+        return measure(case, places, check=check, look_every_s=look_every_s)
+    except WorkerFailed as error:
+        return Outcome(
+            rows_in=2 * case.input.rows,
+            rows_out=0,
+            checksum=None,
+            seconds=DEADLINE_S,
+            first_seconds=None,
+            failure=str(error).strip().splitlines()[-1],
+        )

@@ -8,6 +8,7 @@ import selectors
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -63,15 +64,13 @@ class Watched:
     def hear(self) -> Any:
         """The next line the process prints, as JSON; looks at its memory while it waits."""
         assert self._process.stdout is not None
-        waited = 0.0
-        if self._look_every_s is not None:
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._process.stdout, selectors.EVENT_READ)
-                while not selector.select(self._look_every_s):
-                    self._look()
-                    waited += self._look_every_s
-                    if waited > DEADLINE_S:
-                        raise WorkerFailed(f"No answer in {DEADLINE_S:.0f} s.")
+        patience = time.monotonic() + DEADLINE_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while not selector.select(self._look_every_s or DEADLINE_S):
+                if time.monotonic() > patience:
+                    raise WorkerFailed(f"No answer in {DEADLINE_S:.0f} s.")
+                self._look()
         line = self._process.stdout.readline()
         if not line:
             self._process.wait()

@@ -3,6 +3,7 @@
 make bench
 python benchmarks/run.py --quick
 python benchmarks/run.py --only symmetric --only memory
+python benchmarks/run.py --publish     (puts the tables into docs/benchmarks.md too)
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
+import tempfile
 from importlib import import_module
 from pathlib import Path
 
@@ -27,24 +29,25 @@ def main() -> int:
     from benchmarks import machine, report
     from benchmarks.cases import Places
 
-    scratch = options.scratch.resolve()
-    scratch.mkdir(parents=True, exist_ok=True)
+    options.scratch.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="bench-", dir=options.scratch)).resolve()
     busy = machine.load()
     if busy > 0.5:
         print(f"Load is {busy:.1f}: other work will show in the figures.", file=sys.stderr)
-    sections = []
+    about = {**machine.describe(), "load at start": f"{busy:.1f}"}
+    if options.quick:
+        about["sizes"] = "quick (the targets are meant for the full sizes)"
+    sections, text = [], ""
     try:
         for name in options.only or BENCHMARKS:
             print(f"{name}:", file=sys.stderr)
             module = import_module(f"benchmarks.{name}")
             sections.append(module.run(Places(scratch=scratch), quick=options.quick))
+            # After each, so that an interrupted run leaves what it has found out.
+            text = report.write(sections, about, folder=options.results)
             shutil.rmtree(scratch / "inputs", ignore_errors=True)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    about = {**machine.describe(), "load at start": f"{busy:.1f}"}
-    if options.quick:
-        about["sizes"] = "quick (the targets are meant for the full sizes)"
-    text = report.write(sections, about, folder=options.results)
     print(text)
     if options.publish:
         report.publish(text, page=ROOT / "docs" / "benchmarks.md")
@@ -61,7 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--scratch",
         type=Path,
-        default=ROOT / "build" / "bench",
+        default=ROOT / "build",
         help="input files and spilled rows; should be a local disk, not a RAM disk",
     )
     parser.add_argument(
