@@ -157,8 +157,7 @@ class ArrivalStage:
             in_order_of_hash = by_hash(table, index)
             append_rows(writer, table, in_order_of_hash, departed=stamp, block_rows=block_rows)
             run = writer.cut()
-            parts.disk[p].runs[side].append(run)
-            parts.disk.changed(p)
+            parts.disk.add(side, p, run)
             parts.expected.flushed(side, p, table.stamps[index], stamp)
             reason = reasons[side, p]
             parts.metrics.flushed(FlushRecord(stamp, side, p, run.rows, run.nbytes, reason))

@@ -34,6 +34,12 @@ class Disk:
     def __getitem__(self, partition: int) -> DiskPartition:
         return self.partitions[partition]
 
+    def add(self, side: Side, partition: int, run: SpilledRun) -> None:
+        """Take in a run that has just been flushed."""
+        self.partitions[partition].runs[side].append(run)
+        self._runs[side, partition] += 1
+        self._pages[side, partition] += -(-run.rows // self._page_rows)
+
     def changed(self, partition: int) -> None:
         """Count a partition's runs and pages again."""
         for side in Side:
