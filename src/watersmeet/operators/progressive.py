@@ -113,7 +113,7 @@ class ProgressiveJoin:
         return join
 
     def close(self) -> None:
-        self.reactive.running = None
+        self.reactive.abandon()
         self.parts.spill.close()
         self.parts.memory.free()
         for table in self.parts.memory.tables:

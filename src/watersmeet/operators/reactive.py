@@ -68,6 +68,12 @@ class ReactiveStage:
         while self.running is not None:
             yield from self._step(self.running, stamp, Stage.CLEANUP)
 
+    def abandon(self) -> None:
+        """Forget the task under way, and what it was writing."""
+        if self.running is not None:
+            self.running.task.abandon()
+            self.running = None
+
     def _choose(self, stamp: int) -> Running | None:
         policy = self._parts.algorithm.react
         if policy is None or not self._parts.metrics.flush_count:

@@ -93,6 +93,9 @@ class MdTask:
     def save(self) -> dict[str, Any]:
         return {"run": self.run, "block": self.block}
 
+    def abandon(self) -> None:
+        """Nothing is being written."""
+
     def _read(self, run: SpilledRun) -> Piece:
         if self._reading is None or self._reading[0] != self.run:
             self._reading = (self.run, run.open(IoKind.SCAN))
