@@ -19,7 +19,7 @@ from watersmeet.policies.flush import Held
 from watersmeet.rows.address import Matches, RowSource, Stage
 from watersmeet.rows.batch import BatchRows
 from watersmeet.store.index import Hashes
-from watersmeet.store.runs import RunWriter, append_rows, by_hash
+from watersmeet.store.runs import RunWriter, by_hash, write_run
 from watersmeet.store.spill import IoKind
 from watersmeet.store.table import batch_bytes
 
@@ -150,13 +150,11 @@ class ArrivalStage:
         parts, table = self._parts, self._memory.tables[side]
         keep = np.ones(len(table), np.bool_)
         block_rows = self._memory.block_rows(side, parts.block_bytes)
-        writer = RunWriter(parts.spill, table.schema, IoKind.FLUSH)
+        writer = RunWriter(parts.spill, table.schema, IoKind.FLUSH, block_rows=block_rows)
         for p, index in enumerate(table.oldest(taken)):
             if not len(index):
                 continue
-            in_order_of_hash = by_hash(table, index)
-            append_rows(writer, table, in_order_of_hash, departed=stamp, block_rows=block_rows)
-            run = writer.cut()
+            run = write_run(writer, table, by_hash(table, index), departed=stamp)
             parts.disk.add(side, p, run)
             parts.expected.flushed(side, p, table.stamps[index], stamp)
             reason = reasons[side, p]

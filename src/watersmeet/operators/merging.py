@@ -121,28 +121,26 @@ def _leading(piece: Piece, hash_: int) -> int:
 class _Output:
     """The merged run of one side, written in whole blocks."""
 
-    def __init__(self, area: SpillArea, schema: pa.Schema, *, block_rows: int) -> None:
-        self._writer = RunWriter(area, schema, IoKind.MERGE_WRITE)
+    def __init__(self, writer: RunWriter, runs: Sequence[Run], schema: pa.Schema) -> None:
+        self._writer = writer
         self._schema = schema
-        self._block_rows = block_rows
+        self._departed = (runs[0].departed[0], runs[-1].departed[1])
         self._waiting: list[Piece] = []
         self._rows = 0
 
     def append(self, piece: Piece) -> None:
         self._waiting.append(piece)
         self._rows += len(piece)
-        if self._rows >= self._block_rows:
+        if self._rows >= self._writer.block_rows:
             self._write()
 
     def _write(self) -> None:
-        piece = Piece.concat(self._waiting, self._schema)
-        for start in range(0, len(piece), self._block_rows):
-            self._writer.append(piece.slice(start, min(start + self._block_rows, len(piece))))
+        self._writer.append(Piece.concat(self._waiting, self._schema))
         self._waiting, self._rows = [], 0
 
     def finish(self) -> SpilledRun:
         self._write()
-        run = self._writer.cut()
+        run = self._writer.cut(self._departed)
         self._writer.close()
         return run
 
@@ -184,10 +182,13 @@ class Merging:
         self._cursors = tuple([_Cursor(run, ahead=ahead) for run in side] for side in runs)
         self._hot: Iterator[Iterator[Found | Passed]] | None = None
         # A side of one run is merged already and stays the run it is.
-        self._outputs = [
-            _Output(output[0], schema, block_rows=output[1]) if output and len(side) > 1 else None
-            for side, schema in zip(runs, schemas, strict=True)
-        ]
+        self._outputs: list[_Output | None] = [None, None]
+        for side in Side:
+            if output is not None and len(runs[side]) > 1:
+                area, rows = output
+                kind = IoKind.MERGE_WRITE
+                writer = RunWriter(area, schemas[side], kind, block_rows=rows)
+                self._outputs[side] = _Output(writer, runs[side], schemas[side])
 
     def step(self) -> Iterator[Found | Passed]:
         """Do a bounded piece of the operation."""

@@ -18,7 +18,7 @@ from watersmeet.operators.disk import DiskPartition
 from watersmeet.operators.history import History
 from watersmeet.operators.parts import Parts
 from watersmeet.rows.address import Stage
-from watersmeet.store.runs import STILL_HERE, RunWriter, SpilledRun, append_rows
+from watersmeet.store.runs import STILL_HERE, RunWriter, SpilledRun, write_run
 from watersmeet.store.spill import Block, IoKind, SpillArea
 
 if TYPE_CHECKING:
@@ -132,9 +132,8 @@ def _load_partition(
 def _save_resident(parts: Parts, side: Side, area: SpillArea) -> Manifest:
     table = parts.memory.tables[side]
     rows = parts.memory.block_rows(side, parts.block_bytes)
-    writer = RunWriter(area, table.schema, IoKind.FLUSH)
-    append_rows(writer, table, np.arange(len(table)), departed=STILL_HERE, block_rows=rows)
-    run = writer.cut()
+    writer = RunWriter(area, table.schema, IoKind.FLUSH, block_rows=rows)
+    run = write_run(writer, table, np.arange(len(table)), departed=STILL_HERE)
     writer.close()
     return run.describe()
 

@@ -24,6 +24,8 @@ STILL_HERE = np.iinfo(np.int64).max
 
 _STAMPED = pa.schema([("__hash", pa.uint64()), ("__ats", pa.int64()), ("__dts", pa.int64())])
 _STAMPS = len(_STAMPED)
+# Rows are copied out of a table some blocks at a time: a small block costs as much as a large one.
+_BLOCKS_COPIED = 8
 
 
 class Piece:
@@ -201,29 +203,28 @@ def resident_piece(table: Table, index: Index, departed: int) -> Piece:
 class RunWriter:
     """Writes sorted rows in blocks. One file may hold several runs: creating files is slow."""
 
-    def __init__(self, area: SpillArea, schema: pa.Schema, kind: IoKind) -> None:
+    def __init__(
+        self, area: SpillArea, schema: pa.Schema, kind: IoKind, *, block_rows: int
+    ) -> None:
+        self.block_rows = block_rows
         self._area = area
         self._schema = schema
         self._out: BlockWriter = area.create(stamped(schema), kind)
         self._blocks: list[Block] = []
-        self._departed = (STILL_HERE, 0)
 
     def append(self, piece: Piece) -> None:
-        if not len(piece):
-            return
-        hashes = (int(piece.hashes[0]), int(piece.hashes[-1]))
-        self._blocks.append(self._out.append(piece.batch, hashes, first=not self._blocks))
-        first, last = self._departed
-        self._departed = (min(first, int(piece.dts.min())), max(last, int(piece.dts.max())))
+        """Write rows that go on where the run's last ones stopped."""
+        for start in range(0, len(piece), self.block_rows):
+            block = piece.slice(start, min(start + self.block_rows, len(piece)))
+            hashes = (int(block.hashes[0]), int(block.hashes[-1]))
+            self._blocks.append(self._out.append(block.batch, hashes, first=not self._blocks))
 
-    def cut(self) -> SpilledRun:
-        """End one run; what is appended next begins another."""
-        name, blocks = self._out.path.name, self._blocks
+    def cut(self, departed: tuple[int, int]) -> SpilledRun:
+        """End one run, whose rows left memory from the first to the last of these stamps."""
+        name, blocks, self._blocks = self._out.path.name, self._blocks, []
         rows = sum(block.rows for block in blocks)
         self._area.retain(name)
-        run = SpilledRun(name, blocks, rows, self._departed, self._schema, self._area)
-        self._blocks, self._departed = [], (STILL_HERE, 0)
-        return run
+        return SpilledRun(name, blocks, rows, departed, self._schema, self._area)
 
     def close(self) -> None:
         self._out.finish()
@@ -232,12 +233,12 @@ class RunWriter:
         self._out.abandon()
 
 
-def append_rows(
-    writer: RunWriter, table: Table, index: Index, *, departed: int, block_rows: int
-) -> None:
-    """Append rows of a table to a run, in the order given."""
-    for start in range(0, len(index), block_rows):
-        writer.append(resident_piece(table, index[start : start + block_rows], departed))
+def write_run(writer: RunWriter, table: Table, index: Index, *, departed: int) -> SpilledRun:
+    """Write rows of a table as one run, in the order given."""
+    size = _BLOCKS_COPIED * writer.block_rows
+    for start in range(0, len(index), size):
+        writer.append(resident_piece(table, index[start : start + size], departed))
+    return writer.cut((departed, departed))
 
 
 @lru_cache

@@ -6,6 +6,7 @@ offset, and every block has a checksum over its bytes that is kept apart from th
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -15,13 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import xxhash
 
 from watersmeet.errors import SpillCorrupted, SpillError
 
+_BUFFER_BYTES = 128 * 1024
 _END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
@@ -125,8 +127,9 @@ class BlockWriter:
         self.path = path
         self._told = told
         try:
-            self._file = path.open("xb", buffering=0)
-            self._offset = self._write(schema.serialize())
+            # Blocks can be small, and a system call for each was a tenth of a flush.
+            self._file = path.open("xb", buffering=_BUFFER_BYTES)
+            self._offset = self._file.write(schema.serialize())
         except OSError as error:
             raise unusable(path.parent, error) from error
 
@@ -134,7 +137,7 @@ class BlockWriter:
         """Write one block; `first` when it begins a run."""
         message = batch.serialize()
         try:
-            length = self._write(message)
+            length = self._file.write(message)
         except OSError as error:
             self.abandon()
             raise unusable(self.path.parent, error) from error
@@ -146,7 +149,7 @@ class BlockWriter:
 
     def finish(self) -> str:
         try:
-            self._write(_END_OF_STREAM)
+            self._file.write(_END_OF_STREAM)
             self._file.close()
         except OSError as error:
             self.abandon()
@@ -154,15 +157,9 @@ class BlockWriter:
         return self.path.name
 
     def abandon(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # what was still to be written
+            self._file.close()
         self.path.unlink(missing_ok=True)
-
-    def _write(self, message: Any) -> int:
-        left = memoryview(message)
-        total = len(left)
-        while left:  # a raw write may take only a part
-            left = left[self._file.write(left) :]
-        return total
 
 
 class BlockReader:
