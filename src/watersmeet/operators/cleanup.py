@@ -29,7 +29,7 @@ class CleanUp:
     unless the partitions have more runs than can then be read together.
     """
 
-    def __init__(self, parts: Parts, dd_task: Callable[[int], DdTask]) -> None:
+    def __init__(self, parts: Parts, dd_task: Callable[..., DdTask]) -> None:
         self._parts = parts
         self._dd_task = dd_task
         # No more input comes, so the share of its buffers may be used too.
@@ -61,13 +61,15 @@ class CleanUp:
         return self._ahead_bytes // self._parts.block_bytes - len(Side)
 
     def _fewer_runs(self, p: int) -> Iterator[Matches]:
-        """Merge a partition's runs until they can all be read together."""
-        parts = self._parts
-        while sum(map(len, parts.disk[p].runs)) > max(self._most_runs(), len(Side)):
-            merging = self._dd_task(p)
-            while not merging.done:
-                yield from parts.outcome.report(merging.step(parts.stamp), Stage.CLEANUP)
-            parts.disk.changed(p)
+        """Merge a partition's runs, the oldest first, until the rest can be read together."""
+        parts, runs = self._parts, self._parts.disk[p].runs
+        most = max(self._most_runs(), len(Side))
+        merging: DdTask | None = None
+        while sum(map(len, runs)) > most:
+            if merging is None or merging.done:
+                merging = self._dd_task(p, fan_in=most // len(Side))
+            yield from parts.outcome.report(merging.step(parts.stamp), Stage.CLEANUP)
+        parts.disk.changed(p)
 
     def _partition(self, p: int, resident: Resident) -> Iterator[Matches]:
         parts = self._parts

@@ -105,13 +105,19 @@ class ReactiveStage:
         disk = parts.disk[choice.partition]
         return MdTask(disk, choice.side, parts.memory, pairs=parts.pairs, **place)
 
-    def dd_task(self, partition: int, begun: dict[str, Any] | None = None) -> DdTask:
+    def dd_task(
+        self,
+        partition: int,
+        begun: dict[str, Any] | None = None,
+        *,
+        fan_in: int | None = None,
+    ) -> DdTask:
         parts = self._parts
         left, right = (table.schema for table in parts.memory.tables)
         return DdTask(
             parts.disk[partition],
             (left, right),
-            fan_in=parts.disk.fan_in,
+            fan_in=fan_in or parts.disk.fan_in,
             pairs=parts.pairs,
             area=parts.spill,
             block_rows=min(parts.memory.block_rows(side, parts.block_bytes) for side in Side),
