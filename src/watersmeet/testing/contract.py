@@ -1,0 +1,151 @@
+"""What every join operator and every policy must do, as checks to run on a new one.
+
+An operator is checked through a `Maker` (testing/schedule.py says what that is; `FamilyMember` in
+testing/family.py is one to copy), a policy as it is:
+
+    check_operator(MyMaker())
+    check_flush_policy(my_policy)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from watersmeet.model import JoinType, Side
+from watersmeet.policies.flush import FlushPolicy, Held
+from watersmeet.policies.react import Owed, ReactPolicy, TaskKind
+from watersmeet.testing.schedule import Case, End, Maker, Push, Resize, Save, Stall, Step, play
+from watersmeet.testing.strategies import cases, held_rows, owed_work
+
+_SMALL = 8 * 2**10
+_ROWS = 4
+_ROUNDS = 4
+
+Key = Callable[[int], int | None]
+
+
+def check_operator(maker: Maker) -> None:
+    """Every check there is, for every join type."""
+    for how in JoinType:
+        for case in forced_cases(how).values():
+            play(maker, case)
+        check_schedules(st.just(maker), how)
+
+
+def check_schedules(
+    makers: st.SearchStrategy[Maker], how: JoinType, *, examples: int | None = None
+) -> None:
+    """Random schedules in random circumstances: nothing lost, nothing twice, nothing left behind.
+
+    Without `examples`, Hypothesis's current profile says how many.
+    """
+
+    @settings(max_examples=examples or settings().max_examples)
+    @given(maker=makers, case=cases(how))
+    def every_schedule_gives_the_join(maker: Maker, case: Case) -> None:
+        play(maker, case)
+
+    every_schedule_gives_the_join()
+
+
+def forced_cases(how: JoinType) -> dict[str, Case]:
+    """Circumstances that chance seldom brings about, each forced once."""
+    plain = tuple(_rounds(lambda n: n % 4))
+    one_key = tuple(_rounds(lambda n: 7))
+    left_pushes = [step for step in plain if _is_push(step, Side.LEFT)]
+    others = [step for step in plain if not _is_push(step, Side.LEFT)]
+    return {
+        "no rows at all": Case((End(Side.LEFT), End(Side.RIGHT)), how),
+        "empty batches": Case(_ended([Push(Side.LEFT, ()), Push(Side.RIGHT, ())]), how),
+        "one side only": Case(_ended(others), how, _SMALL),
+        "null keys only": Case(_ended(_rounds(lambda n: None)), how, _SMALL),
+        "one side ends first": Case(
+            (*left_pushes, End(Side.LEFT), *others, End(Side.RIGHT)),
+            how,
+            _SMALL,
+        ),
+        "all in memory": Case(_ended(plain), how),
+        "flush on every push": Case(_ended(plain), how, memory=0),
+        "small memory": Case(_ended(plain), how, _SMALL, uneven=True),
+        "all keys equal": Case(_ended(one_key), how, _SMALL),
+        "all keys equal, flush on every push": Case(_ended(one_key), how, memory=0),
+        "all hashes equal": Case(_ended(plain), how, _SMALL, hashes="every hash 0"),
+        "all hashes the largest": Case(
+            _ended(plain), how, memory=0, hashes="every hash at its largest"
+        ),
+        "save after every step": Case(
+            _ended(step for each in plain for step in (each, Save())), how, _SMALL
+        ),
+        "save after every step, one key": Case(
+            _ended(step for each in one_key for step in (each, Save())), how, memory=0
+        ),
+        "stall after every step": Case(
+            _ended(step for each in plain for step in (each, Stall(2))), how, memory=0
+        ),
+        "memory shrinks and grows": Case(
+            _ended(
+                step
+                for number, each in enumerate(plain)
+                for step in (each, Resize(0 if number % 2 else 2 * _SMALL))
+            ),
+            how,
+            _SMALL,
+            key="string",
+        ),
+    }
+
+
+def _rounds(key_of: Key) -> Iterator[Step]:
+    """Both sides in turns, with a short stall after each turn."""
+    for turn in range(_ROUNDS):
+        keys = tuple(key_of(turn * _ROWS + n) for n in range(_ROWS))
+        yield from (Push(Side.LEFT, keys), Push(Side.RIGHT, keys[turn % 3 :]), Stall(1 + 3 * turn))
+
+
+def _is_push(step: Step, side: Side) -> bool:
+    return isinstance(step, Push) and step.side is side
+
+
+def _ended(steps: Iterable[Step]) -> tuple[Step, ...]:
+    return (*steps, End(Side.RIGHT), End(Side.LEFT))
+
+
+def check_flush_policy(policy: FlushPolicy) -> None:
+    """Its victims are all of memory, each row once, so that a flush can always find room."""
+
+    @settings(max_examples=200)
+    @given(held=held_rows())
+    def names_all_of_memory_once(held: Held) -> None:
+        victims = policy(held)
+        named = [(side, victim.partition) for victim in victims for side in victim.sides]
+        assert len(named) == len(set(named)), "the same rows twice"
+        held_at = {(Side(side), int(p)) for side, p in np.argwhere(held.rows)}
+        assert held_at <= set(named), f"never given up: {held_at - set(named)}"
+        for victim in victims:
+            assert any(held.rows[side, victim.partition] for side in victim.sides), "no rows there"
+            assert victim.reason, "no reason"
+        assert policy(held) == victims, "another answer to the same question"
+
+    names_all_of_memory_once()
+
+
+def check_react_policy(policy: ReactPolicy) -> None:
+    """The task it names has something to report; when nothing has, it names none."""
+
+    @settings(max_examples=200)
+    @given(owed=owed_work())
+    def names_a_task_worth_doing(owed: Owed) -> None:
+        task = policy(owed)
+        if task is None:
+            return
+        if task.kind is TaskKind.MD:
+            assert owed.md_results[task.side, task.partition] > 0
+        else:
+            assert owed.dd_results[task.partition] > 0
+        assert policy(owed) == task, "another answer to the same question"
+
+    names_a_task_worth_doing()

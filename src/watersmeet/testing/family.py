@@ -1,0 +1,84 @@
+"""The published joins of the progressive family, as the contract's checks want them made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from watersmeet.operators.base import JoinOperator, Manifest
+from watersmeet.operators.family import find_algorithm, make_operator
+from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.tuning import Tuning
+from watersmeet.rows.address import Matches
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.spill import SpillArea
+from watersmeet.testing.schedule import Resources
+
+_IN_MEMORY = 64 * 2**20
+
+
+@dataclass(frozen=True)
+class FamilyMember:
+    """One algorithm by name. `block_bytes` makes blocks smaller than the operator would."""
+
+    name: str
+    tuning: Tuning = field(default_factory=Tuning)
+    block_bytes: int | None = None
+    tuning_after_restore: Tuning | None = None
+
+    @property
+    def chunk_rows(self) -> int:
+        return self.tuning.chunk_rows
+
+    @property
+    def least_memory(self) -> int:
+        return _IN_MEMORY if find_algorithm(self.name).flush is None else 0
+
+    @property
+    def _tuning(self) -> Tuning:
+        # A join that keeps everything cannot be told to keep eight rows.
+        return replace(self.tuning, memory_rows=None) if self.least_memory else self.tuning
+
+    def make(self, schema: JoinSchema, resources: Resources) -> JoinOperator:
+        join = make_operator(
+            self.name,
+            schema,
+            memory=resources.memory,
+            spill=resources.spill,
+            clock=resources.clock,
+            tuning=self._tuning,
+        )
+        self._with_small_blocks(join)
+        return join
+
+    def restore(
+        self, schema: JoinSchema, resources: Resources, *, area: SpillArea, manifest: Manifest
+    ) -> JoinOperator:
+        changed = self.tuning_after_restore or self._tuning
+        tuning = replace(
+            self._tuning,
+            fan_in=changed.fan_in,
+            whole_tasks=changed.whole_tasks,
+            page_rows=changed.page_rows,
+            flush_share=changed.flush_share,
+        )
+        join = ProgressiveJoin.restore(
+            area,
+            manifest,
+            schema=schema,
+            algorithm=find_algorithm(self.name),
+            memory=resources.memory,
+            spill=resources.spill,
+            clock=resources.clock,
+            tuning=tuning,
+        )
+        self._with_small_blocks(join)
+        return join
+
+    def resize(self, operator: JoinOperator, limit: int) -> Iterator[Matches]:
+        assert isinstance(operator, ProgressiveJoin)
+        return operator.resize(limit)
+
+    def _with_small_blocks(self, join: ProgressiveJoin) -> None:
+        if self.block_bytes is not None:
+            join.parts.block_bytes = self.block_bytes

@@ -1,0 +1,230 @@
+"""What a join must return: the slow, obvious answer, and DuckDB's."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from watersmeet.model import JoinType, Side
+from watersmeet.rows.schema import JoinSchema
+
+Pairs = Counter[tuple[int | None, int | None]]
+"""Result rows as row numbers, None for a side that is missing or does not matter."""
+
+Rows = Counter[tuple[Any, ...]]
+"""A multiset of result rows, as `counted` makes them comparable."""
+
+SUFFIXES = ("", "_right")
+
+
+def pairs_by_loop(
+    schema: JoinSchema,
+    inputs: tuple[pa.Table, pa.Table],
+    *,
+    suffixes: tuple[str, str] = SUFFIXES,
+) -> Pairs:
+    """Every left row against every right row with its key, one by one.
+
+    >>> left = pa.table({"k": [1, 1, None], "a": [0, 1, 2]})
+    >>> right = pa.table({"k": [1, 3, None], "b": [0, 1, 2]})
+    >>> schema = JoinSchema.resolve(left.schema, right.schema, "k", "left")
+    >>> sorted(pairs_by_loop(schema, (left, right)), key=str)
+    [(0, 0), (1, 0), (2, None)]
+    """
+    by_key: dict[Any, list[int]] = defaultdict(list)
+    for row, key in enumerate(_keys(schema, Side.RIGHT, inputs[1])):
+        by_key[key].append(row)
+    matched = [
+        (row, other)
+        for row, key in enumerate(_keys(schema, Side.LEFT, inputs[0]))
+        if key is not None
+        for other in by_key.get(key, ())
+    ]
+    return _completed(schema, inputs, _holding(schema, inputs, matched, suffixes))
+
+
+def pairs_by_duckdb(
+    schema: JoinSchema,
+    inputs: tuple[pa.Table, pa.Table],
+    *,
+    suffixes: tuple[str, str] = SUFFIXES,
+) -> Pairs:
+    """DuckDB's join of the same keys. Its rules for null, NaN and -0.0 are Spark's.
+
+    >>> left = pa.table({"k": [1.5, float("nan")]})
+    >>> right = pa.table({"k": [float("nan"), 2.5]})
+    >>> schema = JoinSchema.resolve(left.schema, right.schema, "k", "full")
+    >>> sorted(pairs_by_duckdb(schema, (left, right)), key=str)
+    [(0, None), (1, 0), (None, 1)]
+    """
+    if schema.condition is None:
+        return Counter(_query(schema, inputs, schema.how))
+    matched = _query(schema, inputs, JoinType.INNER)
+    return _completed(schema, inputs, _holding(schema, inputs, matched, suffixes))
+
+
+def expected_rows(schema: JoinSchema, inputs: tuple[pa.Table, pa.Table], pairs: Pairs) -> Rows:
+    """The result rows that these pairs stand for, with SQL's USING for keys of one name."""
+    left, right = (table.to_pylist() for table in inputs)
+    shared = [key.left for key in schema.keys if key.shared]
+    rows: Rows = Counter()
+    for (l, r), count in pairs.items():  # noqa: E741
+        mine = left[l] if l is not None else dict.fromkeys(inputs[0].column_names)
+        others = right[r] if r is not None else dict.fromkeys(inputs[1].column_names)
+        keys_from = others if l is None or schema.how is JoinType.RIGHT else mine
+        row = [keys_from[name] for name in shared]
+        row += [value for name, value in mine.items() if name not in shared]
+        if schema.how.emits_pairs:
+            row += [value for name, value in others.items() if name not in shared]
+        rows[tuple(map(_plain, row))] += count
+    return rows
+
+
+def counted(batches: Iterable[pa.RecordBatch]) -> Rows:
+    """Rows as a multiset. NaN equals itself here, and -0.0 differs from 0.0.
+
+    >>> batch = pa.record_batch({"x": [0.0, -0.0, float("nan")], "y": [[1], None, []]})
+    >>> sorted(counted([batch]), key=str)
+    [('-0.0', None), ('0.0', (1,)), ('nan', ())]
+    """
+    rows: Rows = Counter()
+    for batch in batches:
+        columns = [map(_plain, column.to_pylist()) for column in batch.columns]
+        rows.update(zip(*columns, strict=True))
+    return rows
+
+
+def assert_same(got: Rows, expected: Rows) -> None:
+    """Fail with what is missing and what is too much, a few of each."""
+    missing, extra = expected - got, got - expected
+    assert got == expected, (
+        f"{missing.total()} rows missing: {_few(missing)}; {extra.total()} too many: {_few(extra)}"
+    )
+
+
+def _few(rows: Rows) -> str:
+    shown = ", ".join(f"{row} x{count}" for row, count in rows.most_common(5))
+    return f"[{shown}{', ...' if len(rows) > 5 else ''}]"
+
+
+def _plain(value: Any) -> Any:
+    """A value that hashes, and equals another exactly when the two are the same value."""
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, dict):
+        return tuple((name, _plain(child)) for name, child in value.items())
+    if isinstance(value, list | tuple):
+        return tuple(map(_plain, value))
+    return value
+
+
+def _keys(schema: JoinSchema, side: Side, table: pa.Table) -> Iterator[tuple[Any, ...] | None]:
+    """The key of each row; None where a part is null, since that matches nothing."""
+    columns = []
+    for key in schema.keys:
+        column = table.column(key.left if side is Side.LEFT else key.right)
+        columns.append([_key_value(value, key.kind) for value in column.to_pylist()])
+    for key_values in zip(*columns, strict=True):
+        yield None if any(value is None for value in key_values) else key_values
+
+
+def _key_value(value: Any, kind: pa.DataType) -> Any:
+    """A key value in the type it is compared in. Inside a struct two nulls are equal."""
+    if value is None:
+        return None
+    if pt.is_struct(kind):
+        children = zip(value.values(), kind, strict=True)
+        return tuple(_key_value(child, field.type) for child, field in children)
+    if pt.is_floating(kind):
+        number = float(value)
+        return "nan" if number != number else number + 0.0
+    if isinstance(value, str):
+        return value.encode()
+    if pt.is_timestamp(kind) and not isinstance(value, datetime.datetime):
+        return datetime.datetime.combine(value, datetime.time())
+    return value
+
+
+def _holding(
+    schema: JoinSchema,
+    inputs: tuple[pa.Table, pa.Table],
+    matched: list[tuple[int, int]],
+    suffixes: tuple[str, str],
+) -> list[tuple[int, int]]:
+    """Those of the pairs for which the condition holds."""
+    if schema.condition is None or not matched:
+        return matched
+    joined = _joined(schema, inputs, matched, suffixes)
+    predicate = schema.condition.predicate
+    if isinstance(predicate, pc.Expression):
+        numbered = joined.append_column("__pair", pa.array(range(len(matched))))
+        kept = numbered.filter(predicate).column("__pair").to_pylist()
+        return [matched[k] for k in kept]
+    answers = predicate(joined.combine_chunks().to_batches()[0]).to_pylist()
+    return [pair for pair, answer in zip(matched, answers, strict=True) if answer]
+
+
+def _joined(
+    schema: JoinSchema,
+    inputs: tuple[pa.Table, pa.Table],
+    matched: list[tuple[int, int]],
+    suffixes: tuple[str, str],
+) -> pa.Table:
+    """The pairs with the columns that a condition sees: those of an inner join."""
+    shared = [key.left for key in schema.keys if key.shared]
+    rows = [inputs[side].take([pair[side] for pair in matched]) for side in Side]
+    others = [[name for name in table.column_names if name not in shared] for table in inputs]
+    names = list(shared)
+    keys_from = Side.RIGHT if schema.how is JoinType.RIGHT else Side.LEFT
+    columns = [rows[keys_from].column(name) for name in shared]
+    for side in Side:
+        for name in others[side]:
+            clash = name in others[side.other]
+            names.append(name + suffixes[side] if clash else name)
+            columns.append(rows[side].column(name))
+    return pa.table(columns, names)
+
+
+def _completed(
+    schema: JoinSchema, inputs: tuple[pa.Table, pa.Table], matched: list[tuple[int, int]]
+) -> Pairs:
+    """What the join type makes of these matches."""
+    how = schema.how
+    partnered = [{pair[side] for pair in matched} for side in Side]
+    alone = [
+        [row for row in range(len(t)) if row not in partnered[s]] for s, t in enumerate(inputs)
+    ]
+    pairs: Pairs = Counter()
+    if how.emits_pairs:
+        pairs.update(matched)
+    if how is JoinType.SEMI:
+        pairs.update((row, None) for row in partnered[Side.LEFT])
+    if how in (JoinType.LEFT, JoinType.FULL, JoinType.ANTI):
+        pairs.update((row, None) for row in alone[Side.LEFT])
+    if how in (JoinType.RIGHT, JoinType.FULL):
+        pairs.update((None, row) for row in alone[Side.RIGHT])
+    return pairs
+
+
+def _query(schema: JoinSchema, inputs: tuple[pa.Table, pa.Table], how: JoinType) -> list[Any]:
+    names = [[key.left for key in schema.keys], [key.right for key in schema.keys]]
+    equal = " AND ".join(f"l.k{n} = r.k{n}" for n in range(len(schema.keys)))
+    right_row = "r.row" if how.emits_pairs else "NULL"
+    with duckdb.connect() as connection:
+        for table, columns, alias in zip(inputs, names, "lr", strict=True):
+            keys = pa.table(
+                [table.column(name) for name in columns]
+                + [pa.array(range(len(table)), pa.int64())],
+                [f"k{n}" for n in range(len(columns))] + ["row"],
+            )
+            connection.register(alias, keys)
+        return connection.execute(
+            f"SELECT l.row, {right_row} FROM l {how.value} JOIN r ON {equal}"
+        ).fetchall()
