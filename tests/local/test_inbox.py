@@ -67,16 +67,28 @@ def test_a_large_batch_is_cut_and_counted_until_its_last_piece_is_joined(
     inbox = Inbox(account, share=8 * 10 * MAX_ROWS)
     whole = batch_of(MAX_ROWS * 2 + 5)
     inbox.put(Side.RIGHT, whole)
-    pieces = [taken(inbox) for _ in range(3)]
-    assert inbox.take(0) is None
+    pieces: list[Arrived] = []
+    while isinstance(piece := inbox.take(0), Arrived):
+        pieces.append(piece)
+    assert len(pieces) > 2
+    assert max(len(piece.batch) for piece in pieces) <= MAX_ROWS
     assert pa.Table.from_batches([piece.batch for piece in pieces]).equals(
         pa.Table.from_batches([whole])
     )
-    for piece in pieces[:2]:
+    for piece in pieces[:-1]:
         inbox.joined(piece)
         assert account.by_purpose() == {"input": whole.nbytes}
-    inbox.joined(pieces[2])
+    inbox.joined(pieces[-1])
     assert account.used == 0
+
+
+def test_a_side_begins_with_small_pieces_that_double(account: MemoryAccount) -> None:
+    inbox = Inbox(account, share=8 * 10 * MAX_ROWS)
+    inbox.put(Side.LEFT, batch_of(10_000))
+    sizes = [len(taken(inbox).batch) for _ in range(4)]
+    assert sizes == [1024, 2048, 4096, 10_000 - 7 * 1024]
+    inbox.put(Side.LEFT, batch_of(10_000))
+    assert len(taken(inbox).batch) == 10_000
 
 
 def test_pieces_are_a_fraction_of_the_share(inbox: Inbox) -> None:

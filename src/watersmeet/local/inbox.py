@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,6 +12,8 @@ import pyarrow as pa
 from watersmeet.local.sources import MAX_ROWS
 from watersmeet.model import Side
 from watersmeet.store.account import MemoryAccount
+
+_FIRST_ROWS = 1024
 
 
 class Closed(Exception):
@@ -67,6 +69,7 @@ class Inbox:
         self._news: tuple[deque[News], deque[News]] = (deque(), deque())
         self._held = [0, 0]
         self._latest = [0, 0]
+        self._piece_rows = [_FIRST_ROWS, _FIRST_ROWS]
         self._turn = Side.LEFT
         self._closed = False
         # Reentrant: a garbage collection inside a locked section may close the run it frees.
@@ -84,17 +87,25 @@ class Inbox:
 
     def put(self, side: Side, batch: pa.RecordBatch) -> None:
         nbytes = batch.nbytes
-        rows = min(MAX_ROWS, max(1, len(batch) * (self._share // 4) // max(1, nbytes)))
-        starts = range(0, max(1, len(batch)), rows)
-        parcel = _Parcel(nbytes, pieces=len(starts))
+        largest = min(MAX_ROWS, max(1, len(batch) * (self._share // 4) // max(1, nbytes)))
+        pieces = list(self._cut(side, batch, largest))
+        parcel = _Parcel(nbytes, pieces=len(pieces))
         with self._changed:
             self._stop_if_closed()
             self._account.take(nbytes, "input")
             self._held[side] += nbytes
             self._latest[side] = nbytes
-            for start in starts:
-                self._news[side].append(Arrived(side, batch.slice(start, rows), parcel))
+            self._news[side].extend(Arrived(side, piece, parcel) for piece in pieces)
             self._changed.notify_all()
+
+    def _cut(self, side: Side, batch: pa.RecordBatch, largest: int) -> Iterator[pa.RecordBatch]:
+        """Pieces that begin small and double: the first result should not wait for a large one."""
+        start = 0
+        while start == 0 or start < len(batch):
+            rows = min(self._piece_rows[side], largest)
+            yield batch.slice(start, rows)
+            start += rows
+            self._piece_rows[side] = min(2 * self._piece_rows[side], MAX_ROWS)
 
     def end(self, side: Side) -> None:
         self._announce(Ended(side))
