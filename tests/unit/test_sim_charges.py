@@ -54,3 +54,18 @@ def test_the_meter_adds_up_disk_and_processor() -> None:
     # Candidates are a running total; rows are charged once.
     assert meter.processing(arrivals=0, candidates=40, results=0) == pytest.approx(1.0)
     assert clock() == pytest.approx(3.011)  # processor time passes where the driver says
+
+
+def test_the_runs_of_one_flush_are_written_behind_each_other() -> None:
+    clock = VirtualClock()
+    meter = Meter(clock, disk=DISK, processor=Processor())
+    meter.observe(Io(IoKind.FLUSH, 1020, 0, True))  # 1 random, 9 sequential pages
+    meter.observe(Io(IoKind.FLUSH, 204, 0, True))  # another partition, 2 sequential pages
+    assert clock() == pytest.approx(0.01 + 11 * 0.001)
+    meter.processing(arrivals=1, candidates=0, results=0)
+    meter.observe(Io(IoKind.FLUSH, 102, 0, True))  # another flush, elsewhere on the disk
+    assert clock() == pytest.approx(2 * 0.01 + 11 * 0.001)
+    meter.observe(Io(IoKind.SCAN, 102, 0, True))
+    meter.observe(Io(IoKind.SCAN, 102, 0, True))  # runs that are read lie apart
+    meter.observe(Io(IoKind.FLUSH, 102, 0, True))
+    assert clock() == pytest.approx(5 * 0.01 + 11 * 0.001)

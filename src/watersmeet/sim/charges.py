@@ -16,9 +16,11 @@ from watersmeet.store.spill import Io, IoKind
 class Disk:
     """Seconds for spilled pages, by the paper's two formulas (section 5.3).
 
-    A run that is flushed or scanned costs one random access and is sequential from there:
+    A run that is scanned costs one random access and is sequential from there:
     `x c_ran + (y - x) c_seq`. A merge jumps between runs with one page of buffer for each, so
-    every page it reads or writes is a random access: `2 c_ran (y1 + y2)` per pass.
+    every page it reads or writes is a random access: `2 c_ran (y1 + y2)` per pass. A flush is one
+    random access and then sequential: the store writes its runs behind each other, and the paper
+    says of the cost per result only that it falls with the number of results (section 6.1).
 
     Defaults: 8 ms is seek plus half a turn of a 7200 rpm drive of the paper's time. One
     sequential page is 1024 bytes at such a drive's 50 MB/s (0.02 ms) plus a request.

@@ -24,11 +24,15 @@ class Meter:
         self._processor = processor
         self._spilled_rows = 0
         self._candidates = 0
+        self._flushing = False
 
     def observe(self, io: Io) -> None:
         """For `SpillArea(observe=...)`: called for every block written or read."""
         if io.kind is IoKind.FLUSH:
             self.first_flush = min(self.first_flush, self.clock.now)
+            if self._flushing:  # the next run of the same flush, written right behind the last one
+                io = io._replace(first=False)
+        self._flushing = io.kind is IoKind.FLUSH
         seconds = self._disk.seconds(io)
         self.work += seconds
         self.clock.advance(seconds)
@@ -45,5 +49,6 @@ class Meter:
         )
         self._candidates = candidates
         self._spilled_rows = 0
+        self._flushing = False
         self.work += seconds
         return seconds
