@@ -288,7 +288,6 @@ def test_text_is_compared_where_it_is_stored() -> None:
         ({"a": pa.decimal128(38, 0)}, pa.binary(16)),
         ({"a": pa.string(), "b": pa.int64()}, pa.large_binary()),
         ({"a": pa.struct({"x": pa.int64()})}, pa.binary(9)),
-        ({"a": pa.dictionary(pa.int8(), pa.string())}, pa.large_binary()),
     ],
     ids=str,
 )

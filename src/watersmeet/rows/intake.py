@@ -17,8 +17,9 @@ from watersmeet.model import Side
 class Intake:
     """One side's declared schema, and the schema of its rows once they are in.
 
-    The two differ only in encodings whose rows Arrow cannot copy out by position: text views
-    become plain text and run-end encoded columns are written out.
+    The two differ only in encodings whose rows Arrow cannot copy out by position or write a block
+    at a time: text views become plain text, dictionaries and run-end encoded columns are written
+    out.
     """
 
     side: Side
@@ -60,7 +61,7 @@ class Intake:
 
 
 def _kept_type(kind: pa.DataType) -> pa.DataType:
-    if pt.is_run_end_encoded(kind):
+    if pt.is_run_end_encoded(kind) or pt.is_dictionary(kind):
         return _kept_type(kind.value_type)
     if pt.is_string_view(kind):
         return pa.large_string()
@@ -86,6 +87,8 @@ def _kept_field(field: pa.Field) -> pa.Field:
 def _kept(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pt.is_run_end_encoded(column.type):
         column = pc.run_end_decode(column)
+    if pt.is_dictionary(column.type):
+        column = column.dictionary_decode()
     return column if column.type == kind else column.cast(kind)
 
 

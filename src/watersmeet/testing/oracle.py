@@ -79,12 +79,21 @@ def expected_rows(schema: JoinSchema, inputs: tuple[pa.Table, pa.Table], pairs: 
         mine = left[l] if l is not None else dict.fromkeys(inputs[0].column_names)
         others = right[r] if r is not None else dict.fromkeys(inputs[1].column_names)
         keys_from = others if l is None or schema.how is JoinType.RIGHT else mine
-        row = [keys_from[name] for name in shared]
+        row = [_output_value(keys_from[name], schema.output.field(name).type) for name in shared]
         row += [value for name, value in mine.items() if name not in shared]
         if schema.how.emits_pairs:
             row += [value for name, value in others.items() if name not in shared]
         rows[tuple(map(_plain, row))] += count
     return rows
+
+
+def _output_value(value: Any, kind: pa.DataType) -> Any:
+    """A shared key, which a full join of two types puts out in the type it was compared in."""
+    if value is not None and pt.is_floating(kind):
+        return float(value)
+    if pt.is_timestamp(kind) and type(value) is datetime.date:
+        return datetime.datetime.combine(value, datetime.time())
+    return value
 
 
 def counted(batches: Iterable[pa.RecordBatch]) -> Rows:
@@ -147,9 +156,7 @@ def _key_value(value: Any, kind: pa.DataType) -> Any:
         return "nan" if number != number else number + 0.0
     if isinstance(value, str):
         return value.encode()
-    if pt.is_timestamp(kind) and not isinstance(value, datetime.datetime):
-        return datetime.datetime.combine(value, datetime.time())
-    return value
+    return _output_value(value, kind)
 
 
 def _holding(
