@@ -1,0 +1,64 @@
+"""An arena's memory is there when touched and gone when released."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from watersmeet.errors import MemoryTooSmall
+from watersmeet.store.arena import Arena
+
+SIZE = 64 * 2**20
+
+
+def resident_bytes() -> int:
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+        if line.startswith("Rss:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no Rss in smaps_rollup")
+
+
+def test_resident_memory_follows_what_is_touched_and_released() -> None:
+    empty = resident_bytes()
+    arena = Arena(SIZE, np.uint8)
+    assert resident_bytes() - empty < SIZE / 4
+    arena.array[:] = 1
+    full = resident_bytes()
+    assert full - empty > SIZE * 3 / 4
+    arena.release(SIZE // 2)
+    assert full - resident_bytes() > SIZE / 4
+
+
+def test_released_pages_read_as_zero_and_the_rest_stays() -> None:
+    pages = 4 * mmap.PAGESIZE // 8
+    arena = Arena(pages, np.int64)
+    arena.array[:] = 7
+    start = 10  # in the middle of a page, which must not be lost
+    arena.release(start)
+    assert (arena.array[:start] == 7).all()
+    assert (arena.array[mmap.PAGESIZE // 8 :] == 0).all()
+    arena.array[-1] = 9
+    assert arena.array[-1] == 9
+
+
+def test_releasing_from_the_end_or_beyond_does_nothing() -> None:
+    arena = Arena(mmap.PAGESIZE, np.uint8)
+    arena.array[:] = 7
+    arena.release(mmap.PAGESIZE)
+    arena.release(mmap.PAGESIZE - 1)
+    assert (arena.array == 7).all()
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.uint16, np.int64, "V21"], ids=str)
+def test_an_arena_has_room_for_the_items_it_was_made_for(dtype: str) -> None:
+    for size in (0, 1, 1000):
+        assert Arena(size, dtype).array.shape == (size,)
+
+
+def test_a_refused_reservation_is_an_error_with_a_remedy() -> None:
+    with pytest.raises(MemoryTooSmall, match="address space") as caught:
+        Arena(2**60, np.uint8)
+    assert "ulimit" in caught.value.remedy

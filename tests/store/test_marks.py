@@ -1,0 +1,45 @@
+"""Marks remember which rows have found a partner."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watersmeet.store.marks import Marks
+
+STAMPS = st.lists(st.integers(0, 60), max_size=20)
+
+
+@given(steps=st.lists(st.tuples(st.booleans(), STAMPS), max_size=6), asked=STAMPS)
+def test_marks_are_a_set_of_stamps(steps: list[tuple[bool, list[int]]], asked: list[int]) -> None:
+    marks, known = Marks(), set[int]()
+    for tells, stamps in steps:
+        if tells:
+            fresh = marks.mark_new(np.array(stamps, np.int64))
+            first = [s not in known and s not in stamps[:n] for n, s in enumerate(stamps)]
+            assert fresh.tolist() == first
+        else:
+            marks.mark(np.array(stamps, np.int64))
+        known.update(stamps)
+    assert marks.unmarked(np.array(asked, np.int64)).tolist() == [s not in known for s in asked]
+
+
+def test_marks_stay_when_more_are_covered() -> None:
+    marks = Marks()
+    old = np.array([0, 7, 8, 8191])
+    marks.cover(8192)
+    marks.mark(old)
+    marks.cover(200_001)
+    assert marks.nbytes * 8 >= 200_001
+    every = np.arange(200_001)
+    assert np.flatnonzero(~marks.unmarked(every)).tolist() == old.tolist()
+
+
+def test_covering_what_is_covered_costs_nothing() -> None:
+    marks = Marks()
+    before = marks.nbytes
+    marks.cover(before * 8)
+    assert marks.nbytes == before
+    marks.cover(before * 8 + 1)
+    assert before < marks.nbytes <= 2 * before
