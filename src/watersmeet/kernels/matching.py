@@ -30,11 +30,23 @@ _MASK = types.Array(types.boolean, 1, "C")
 _GROUP = 64
 
 
-@njit(types.void(_HEADS, _NODES, types.int64, types.int64), cache=True, nogil=True)
-def insert(heads, nodes, start, stop):
-    """Link rows [start, stop), whose hashes are in place; the newest becomes its chain's head."""
+@njit(types.void(_HEADS, _NODES, _U64, types.int64), cache=True, nogil=True)
+def insert(heads, nodes, hashes, start):
+    """Number rows from `start` on and link them; the newest becomes its chain's head."""
     mask = np.uint64(heads.size - 1)
-    for row in range(start, stop):
+    for k in range(hashes.size):
+        row = start + k
+        bucket = hashes[k] & mask
+        nodes[row, 0] = hashes[k]
+        nodes[row, 1] = np.uint64(np.int64(heads[bucket]))
+        heads[bucket] = np.int32(row)
+
+
+@njit(types.void(_HEADS, _NODES, types.int64), cache=True, nogil=True)
+def link(heads, nodes, count):
+    """Link rows that are there already, into heads that are empty."""
+    mask = np.uint64(heads.size - 1)
+    for row in range(count):
         bucket = nodes[row, 0] & mask
         nodes[row, 1] = np.uint64(np.int64(heads[bucket]))
         heads[bucket] = np.int32(row)
@@ -252,10 +264,13 @@ def count_distinct(registers, hashes):
     mask = np.uint64(registers.size - 1)
     for k in range(hashes.size):
         rest = hashes[k] >> bits
+        register = hashes[k] & mask
+        # Only a longer run than the longest so far is worth counting, and that is rare.
+        if rest & ((np.uint64(1) << np.uint64(registers[register])) - np.uint64(1)):
+            continue
         rank = np.uint8(1)
         while rank < 52 and (rest & np.uint64(1)) == 0:
             rest >>= np.uint64(1)
             rank += np.uint8(1)
-        register = hashes[k] & mask
         if rank > registers[register]:
             registers[register] = rank

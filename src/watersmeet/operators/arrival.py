@@ -41,7 +41,8 @@ class ArrivalStage:
         self, side: Side, hashes: Hashes, rows: pa.RecordBatch, now: float
     ) -> Iterator[Matches]:
         parts = self._parts
-        parts.rates.arrived(side, self._count(hashes), now)
+        counts = self._count(hashes)
+        parts.rates.arrived(side, counts, now)
         parts.distinct.update(hashes)
         if not self._joins_on_arrival:
             # What leaves now must not seem to have met rows that it was never joined with.
@@ -60,10 +61,11 @@ class ArrivalStage:
                 gone = np.flatnonzero(~keep)
                 yield from parts.outcome.unmatched(side, source, gone, stamps)
                 hashes, stamps, rows = hashes[keep], stamps[keep], rows.filter(pa.array(keep))
+                counts = self._count(hashes)
         if len(rows):
             yield from self._make_room_for(rows)
-            parts.expected.arrived(side, self._count(hashes))
-            self._memory.tables[side].add(hashes, stamps, rows)
+            parts.expected.arrived(side, counts)
+            self._memory.tables[side].add(hashes, stamps, rows, counts)
         parts.tell_memory()
 
     def _meet(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from watersmeet.errors import InvalidArgument
-from watersmeet.reproduce.curve import Curve
+from watersmeet.reproduce.curve import POINTS, Curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +31,9 @@ INKS = {
     "rpj-dd": Ink("RPJ-dd", "#B0508E", (0, (6, 1.6))),
     "rpj-md": Ink("RPJ-md", "#C98A00", (0, (1.2, 1.2))),
 }
+
+START = POINTS // 32
+"""Points left out of the height of a panel: a cost per result means little at the first ones."""
 
 STYLE: Any = {
     "font.family": "DejaVu Sans",
@@ -118,7 +121,8 @@ def draw(figure: Figure, directory: Path) -> tuple[Path, Path]:
 def _draw_panel(ax: Axes, panel: Panel, *, letter: str, quantity: str) -> None:
     ax.set_title(f"({letter}) {panel.title}")
     values = [getattr(curve, quantity) for curve in panel.curves]
-    factor, unit = _unit(quantity, max(float(np.nanmax(line)) for line in values))
+    top = max(float(np.nanmax(line[START:])) for line in values)
+    factor, unit = _unit(quantity, top)
     # The first algorithm is the paper's own: drawn last, so that it lies on top.
     for depth, (curve, line) in enumerate(zip(panel.curves, values, strict=True)):
         ink = INKS[curve.algorithm]
@@ -130,8 +134,8 @@ def _draw_panel(ax: Axes, panel: Panel, *, letter: str, quantity: str) -> None:
             label=ink.label,
             zorder=10 - depth,
         )
-    ax.set_xlim(0, max(float(curve.time[-1]) for curve in panel.curves))
-    ax.set_ylim(bottom=0)
+    ax.set_xlim(0, np.ceil(max(curve.time[-1] for curve in panel.curves)))
+    ax.set_ylim(0, 1.06 * top * factor)
     ax.set_xlabel("elapsed time (virtual seconds)")
     ax.set_ylabel(unit)
     ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

@@ -36,7 +36,7 @@ class Arena:
                 f"The system refused {nbytes:,} bytes of address space ({error}).",
                 remedy="Give the join less memory, or raise the limit (ulimit -v).",
             ) from error
-        if nbytes >= 64 * _HUGE_PAGE:
+        if nbytes >= 8 * _HUGE_PAGE:
             # Random access into large tables misses the TLB on nearly every row otherwise.
             # Small ones stay on small pages: a huge page per column would break a small cap.
             self._map.madvise(mmap.MADV_HUGEPAGE)

@@ -58,11 +58,11 @@ class HashIndex:
     def add(self, hashes: Hashes) -> None:
         start = self._rows
         self._rows = start + len(hashes)
-        self.nodes[start : self._rows, 0] = hashes
         if self._rows > self._heads.size:
+            self.nodes[start : self._rows, 0] = hashes
             self._link_again()
         else:
-            matching.insert(self._heads, self.nodes, start, self._rows)
+            matching.insert(self._heads, self.nodes, hashes, start)
 
     def find(self, wanted: Hashes, pairs: PairBuffer) -> Iterator[tuple[Index, Index]]:
         """Rows with an equal hash, and which of `wanted` each answers, in bounded chunks."""
@@ -88,4 +88,4 @@ class HashIndex:
             self._heads = np.empty(0, np.int32)  # freed before its successor is touched
             self._heads = Arena(size, np.int32).array
         self._heads.fill(-1)
-        matching.insert(self._heads, self.nodes, 0, self._rows)
+        matching.link(self._heads, self.nodes, self._rows)

@@ -68,12 +68,22 @@ class Table:
     def key_buffers(self, column: int) -> KeyBuffers:
         return self._columns[column].key_buffers()
 
-    def add(self, hashes: Hashes, stamps: NDArray[np.int64], rows: pa.RecordBatch) -> None:
+    def add(
+        self,
+        hashes: Hashes,
+        stamps: NDArray[np.int64],
+        rows: pa.RecordBatch,
+        counts: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Take in rows; `counts` are how many there are of each partition, if that is known."""
         start = len(self)
         for column, values in zip(self._columns, rows.columns, strict=True):
             column.append(start, values)
         self._stamps.array[start : start + len(rows)] = stamps
-        matching.count_partitions(hashes, self.by_partition)
+        if counts is None:
+            matching.count_partitions(hashes, self.by_partition)
+        else:
+            self.by_partition += counts
         self._index.add(hashes)
 
     def find(self, wanted: Hashes, pairs: PairBuffer) -> Iterator[tuple[Index, Index]]:

@@ -115,7 +115,7 @@ def tuning_of(algorithm: str, parameters: Parameters) -> Tuning:
         decay=parameters.decay,
         costs=Costs(random=parameters.disk.random, sequential=parameters.disk.sequential),
         page_rows=parameters.disk.page_rows,
-        whole_tasks=True,
+        whole_tasks=parameters.whole_tasks,
         memory_rows=parameters.memory_rows,
         distinct=parameters.partitions * parameters.keys_per_partition,
     )

@@ -81,6 +81,7 @@ class Parameters:
     flush_share: float = 0.05
     decay: float = 0.8
     fan_in: int = 10
+    whole_tasks: bool = True
     full_disk: Disk = field(default_factory=Disk)
     processor: Processor = field(default_factory=Processor)
 
