@@ -21,15 +21,21 @@ COSTS = Costs(random=0.01, sequential=0.001)
 IN_STEPS = Tuning(partitions=3, fan_in=2, chunk_rows=2, costs=COSTS, page_rows=1)
 WHOLE_TASKS = Tuning(partitions=1, costs=COSTS, whole_tasks=True, memory_rows=4)
 
+MODES = list(forced_cases(JoinType.INNER))
+
+
+def search() -> settings:
+    """A fifth of the profile's examples: there are sixty tests that search."""
+    return settings(max_examples=settings().max_examples // 5)
+
 
 @pytest.mark.parametrize("how", JoinType)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_schedule_gives_the_join(name: str, how: JoinType) -> None:
-    # A fifth of the profile's examples: there are sixty of these tests.
-    check_schedules(family_members(name), how, examples=settings().max_examples // 5)
+    check_schedules(family_members(name), how, search=search())
 
 
-@pytest.mark.parametrize("mode", forced_cases(JoinType.INNER))
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_forced_mode_gives_the_join(name: str, mode: str) -> None:
     # A full join does all that inner, left and right joins do.
@@ -37,20 +43,21 @@ def test_every_forced_mode_gives_the_join(name: str, mode: str) -> None:
         play(FamilyMember(name, IN_STEPS, block_bytes=1), forced_cases(how)[mode])
 
 
-@pytest.mark.parametrize("mode", forced_cases(JoinType.INNER))
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_tasks_may_run_to_their_end(name: str, mode: str) -> None:
     play(FamilyMember(name, WHOLE_TASKS, block_bytes=200), forced_cases(JoinType.FULL)[mode])
+
+
+def test_a_restored_join_may_be_tuned_differently() -> None:
+    before = Tuning(partitions=2, fan_in=2, costs=COSTS, memory_rows=4)
+    after = replace(before, fan_in=3)
+    maker = FamilyMember("hmj", before, block_bytes=1, tuning_after_restore=after)
+    play(maker, forced_cases(JoinType.FULL)["save after every step, one key"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_many_more_schedules_give_the_join(name: str) -> None:
     for how in JoinType:
-        check_schedules(family_members(name), how, examples=1000)
-
-
-def test_a_restored_join_may_be_tuned_differently() -> None:
-    slow = Tuning(partitions=2, fan_in=2, costs=COSTS, memory_rows=4)
-    maker = FamilyMember("hmj", slow, block_bytes=1, tuning_after_restore=replace(slow, fan_in=3))
-    play(maker, forced_cases(JoinType.FULL)["save after every step, one key"])
+        check_schedules(family_members(name), how, search=settings(max_examples=1000))

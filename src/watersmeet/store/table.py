@@ -52,7 +52,7 @@ class Table:
     @property
     def nbytes(self) -> int:
         variable = sum(column.variable_bytes for column in self._columns)
-        return len(self) * self._row_bytes + variable
+        return len(self) * self._row_bytes + variable + self._index.spare_bytes
 
     @property
     def stamps(self) -> NDArray[np.int64]:

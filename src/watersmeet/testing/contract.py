@@ -37,14 +37,14 @@ def check_operator(maker: Maker) -> None:
 
 
 def check_schedules(
-    makers: st.SearchStrategy[Maker], how: JoinType, *, examples: int | None = None
+    makers: st.SearchStrategy[Maker], how: JoinType, *, search: settings | None = None
 ) -> None:
     """Random schedules in random circumstances: nothing lost, nothing twice, nothing left behind.
 
-    Without `examples`, Hypothesis's current profile says how many.
+    How far to search is Hypothesis's current profile unless `search` says otherwise.
     """
 
-    @settings(max_examples=examples or settings().max_examples)
+    @(search or settings())
     @given(maker=makers, case=cases(how))
     def every_schedule_gives_the_join(maker: Maker, case: Case) -> None:
         play(maker, case)
