@@ -25,7 +25,7 @@ def test_values_are_copied_in_the_order_asked_for(
     offsets, content = laid_out(texts)
     positions = st.lists(st.integers(0, len(texts) - 1)) if texts else st.just([])
     index = np.array(data.draw(positions), np.int64)
-    out_offsets = np.full(len(index) + 1, -1, offset_type)
+    out_offsets: np.ndarray = np.full(len(index) + 1, -1, offset_type)
     total = gather.lay_out(offsets, index, out_offsets)
     chosen = [texts[i] for i in index]
     assert total == sum(map(len, chosen))
@@ -52,7 +52,7 @@ def test_gaps_between_texts_are_closed(texts: list[bytes], data: st.DataObject) 
 @pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.uint16, np.uint32, np.uint64, np.int64])
 @given(size=st.integers(0, 20), data=st.data())
 def test_gaps_between_numbers_are_closed(dtype: type, size: int, data: st.DataObject) -> None:
-    values = np.arange(size + 2).astype(dtype)
+    values: np.ndarray = np.arange(size + 2).astype(dtype)
     before, keep = values.copy(), masked(size, data)
     kept = gather.close_values(values, keep)
     assert kept == np.count_nonzero(keep)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.store.arrays import VALUES, name_of
+from tests.store.devices import small_device
 from watersmeet.errors import SpillCorrupted, SpillError
 from watersmeet.store.spill import Block, Io, IoKind, SpillArea, unusable
 
@@ -225,21 +225,13 @@ def test_a_directory_that_vanished_is_a_spill_error(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small_device(tmp_path: Path) -> Iterator[Path]:
-    """A file system of one megabyte, where this process may mount one."""
-    mounted = tmp_path / "small"
-    mounted.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(mounted)]
-    try:
-        subprocess.run(mount, check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("mounting a small file system needs root")
-    yield mounted
-    subprocess.run(["umount", str(mounted)], check=True)
+def device(tmp_path: Path) -> Iterator[Path]:
+    with small_device(tmp_path, kilobytes=1024) as mounted:
+        yield mounted
 
 
-def test_a_full_device_is_a_spill_error_and_the_file_is_gone(small_device: Path) -> None:
-    area = SpillArea(small_device)
+def test_a_full_device_is_a_spill_error_and_the_file_is_gone(device: Path) -> None:
+    area = SpillArea(device)
     writer = area.create(NUMBERS, IoKind.FLUSH)
     much = pa.Table.from_batches([numbers(1000)] * 100).combine_chunks().to_batches()[0]
     with pytest.raises(SpillError, match="is full") as caught:
@@ -250,13 +242,13 @@ def test_a_full_device_is_a_spill_error_and_the_file_is_gone(small_device: Path)
     area.close()
 
 
-def test_a_device_that_is_full_at_the_last_byte_is_noticed(small_device: Path) -> None:
+def test_a_device_that_is_full_at_the_last_byte_is_noticed(device: Path) -> None:
     """Buffers hide a full device until the file is closed."""
-    area = SpillArea(small_device)
+    area = SpillArea(device)
     writer = area.create(NUMBERS, IoKind.FLUSH)
     writer.append(numbers(1), (0, 0), first=True)
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
-        (small_device / "filler").write_bytes(bytes(2**21))
+        (device / "filler").write_bytes(bytes(2**21))
     with pytest.raises(SpillError, match="is full"):
         writer.finish()
     assert not list(area.path.iterdir())
