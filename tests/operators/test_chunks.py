@@ -77,7 +77,7 @@ def test_short_rows_have_large_chunks_again_after_long_ones(tmp_path: Path) -> N
         for _ in join.push(side, batches[side]):
             pass
     assert len(join.parts.pairs) < 50
-    short = pa.record_batch({"key": range(100, 30_100), "left": ["x"] * 30_000})
+    short = pa.record_batch({"key": range(100, 60_100), "left": ["x"] * 60_000})
     for _ in join.push(Side.LEFT, short):
         pass
     assert join.metrics.rows_spilled > 0
