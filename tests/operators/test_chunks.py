@@ -30,10 +30,12 @@ def inputs(lengths: list[int]) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     return pa.record_batch(left), pa.record_batch(right)
 
 
-def run(join: ProgressiveJoin, batches: tuple[pa.RecordBatch, ...]) -> Iterator[Matches]:
-    for start in range(0, len(batches[0]), 10):
+def run(
+    join: ProgressiveJoin, batches: tuple[pa.RecordBatch, ...], *, each: int = 10
+) -> Iterator[Matches]:
+    for start in range(0, len(batches[0]), each):
         for side in Side:
-            yield from join.push(side, batches[side].slice(start, 10))
+            yield from join.push(side, batches[side].slice(start, each))
     yield from join.idle(iter([False] * 60 + [True]).__next__)
     for side in Side:
         yield from join.end(side)
@@ -61,6 +63,28 @@ def test_a_chunk_of_long_rows_fits_its_share_of_memory(
     assert results == ROWS * ROWS // 10
     assert largest <= MemoryPlan.split(MEMORY).work
     assert account.peak <= account.limit
+
+
+@pytest.mark.parametrize("how", ["inner", "full", "semi", "anti"])
+@pytest.mark.parametrize("every", [20, 100])
+def test_few_long_rows_that_meet_each_other_fit_too(every: int, how: str, tmp_path: Path) -> None:
+    """On average rows are short, and the long ones have one key."""
+    rows = 4_000
+    numbers = [0 if n % every == 0 else n for n in range(rows)]
+    texts = ["x" * LENGTH if n == 0 else "short" for n in numbers]
+    columns = {"key": pa.array(numbers), "text": pa.array(texts)}
+    batches = pa.record_batch(columns), pa.record_batch(columns)
+    schema = JoinSchema.resolve(batches[0].schema, batches[1].schema, "key", how)
+    account, spill = MemoryAccount(MEMORY), SpillArea(tmp_path)
+    join = make_operator("rpj", schema, memory=account, spill=spill, tuning=Tuning(costs=COSTS))
+    largest = results = 0
+    for matches in run(join, batches, each=100):
+        result = schema.materialise(matches)
+        results, largest = results + len(result), max(largest, result.nbytes)
+    join.close()
+    long = rows // every
+    assert results == {"semi": rows, "anti": 0}.get(how, long * long + rows - long)
+    assert largest <= MemoryPlan.split(MEMORY).work
 
 
 def test_short_rows_have_large_chunks_again_after_long_ones(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.merging import Found
 from watersmeet.operators.metrics import Metrics
+from watersmeet.operators.portions import Portions
 from watersmeet.operators.tasks import FoundInMemory, Step
 from watersmeet.rows.address import Index, Matches, Rows, RowSource, Stage
 from watersmeet.rows.schema import JoinSchema
@@ -34,8 +35,11 @@ class Outcome:
     Marks are kept only for the sides whose rows are results by having, or not having, a partner.
     """
 
-    def __init__(self, schema: JoinSchema, metrics: Metrics, pairs: PairBuffer) -> None:
-        """`pairs` is asked how many rows a chunk may have."""
+    def __init__(
+        self, schema: JoinSchema, metrics: Metrics, pairs: PairBuffer, *, room: int
+    ) -> None:
+        """`pairs` is asked how many rows a chunk may have; its long values fit in `room`."""
+        self.portions = Portions(schema, room)
         self.marks = Marks()
         self._schema = schema
         self._metrics = metrics
@@ -83,13 +87,14 @@ class Outcome:
         if how is JoinType.SEMI:
             fresh = self.marks.mark_new(stamps[0][left.index])
             if fresh.any():
-                yield self._counted(Matches(Rows(left.source, left.index[fresh]), None, stage))
+                first = Rows(left.source, left.index[fresh])
+                yield from self._counted(Matches(first, None, stage))
             return
         for side, rows in zip(Side, (left, right), strict=True):
             if self.marked[side]:
                 self.marks.mark(stamps[side][rows.index])
         if how.emits_pairs:
-            yield self._counted(Matches(left, right, stage))
+            yield from self._counted(Matches(left, right, stage))
 
     def alone(self, side: Side, source: RowSource, index: Index) -> Iterator[Matches]:
         """Rows that have no partner and never will."""
@@ -99,7 +104,7 @@ class Outcome:
         for start in range(0, len(index), size):
             rows = Rows(source, index[start : start + size])
             left, right = (rows, None) if side is Side.LEFT else (None, rows)
-            yield self._counted(Matches(left, right, Stage.UNMATCHED))
+            yield from self._counted(Matches(left, right, Stage.UNMATCHED))
 
     def unmatched(
         self, side: Side, source: RowSource, index: Index, stamps: Stamps
@@ -117,6 +122,7 @@ class Outcome:
             return self.marks.unmarked(stamps)
         return None
 
-    def _counted(self, matches: Matches) -> Matches:
-        self._metrics.results[matches.stage] += len(matches)
-        return matches
+    def _counted(self, matches: Matches) -> Iterator[Matches]:
+        for portion in self.portions.split(matches):
+            self._metrics.results[portion.stage] += len(portion)
+            yield portion

@@ -57,7 +57,7 @@ class Parts:
             fan_in=max(2, tuning.fan_in or work // (6 * self.block_bytes)),
         )
         self.pairs = PairBuffer(max(1, min(tuning.chunk_rows, work // (4 * sum(row_bytes)))))
-        self.outcome = Outcome(schema, self.metrics, self.pairs)
+        self.outcome = Outcome(schema, self.metrics, self.pairs, room=work // 2)
         self.rates = ArrivalRates(partitions, decay=tuning.decay, time_unit=tuning.time_unit)
         self.expected = ExpectedResults(partitions)
         self.distinct = DistinctKeys()

@@ -60,6 +60,7 @@ class ProgressiveJoin:
         encoded = self.parts.schema.encode(side, batch)
         self.metrics.rows_in[side] += len(batch)
         hashes, rows = encoded.hashes, encoded.rows
+        self.parts.outcome.portions.arrived(side, rows)
         if encoded.valid is not None and not encoded.valid.all():
             nulls = np.flatnonzero(~encoded.valid)
             self.metrics.null_keys[side] += len(nulls)
@@ -100,6 +101,7 @@ class ProgressiveJoin:
         while memory.used > capacity and memory.rows.any():
             yield from self.arrivals.make_room(memory.used - capacity)
         parts.account.limit, parts.plan = limit, plan
+        parts.outcome.portions.room = plan.work // 2
         memory.resize(capacity)
         parts.tell_memory()
 

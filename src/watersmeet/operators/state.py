@@ -70,6 +70,7 @@ def load(join: ProgressiveJoin, area: SpillArea, manifest: Manifest) -> None:
                 remedy="Restore it with the same parameters, or start anew.",
             )
     parts.stamp = manifest["stamp"]
+    parts.outcome.portions.expect_any_length()
     parts.rates.load(manifest["rates"])
     parts.expected.load(manifest["expected"])
     parts.distinct.load(manifest["distinct"])
