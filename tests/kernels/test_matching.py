@@ -101,7 +101,7 @@ def rows(draw: st.DrawFn, *, resident: bool) -> list[Row]:
     return [row() for _ in range(draw(st.integers(1, 6)))]
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(data=st.data())
 @pytest.mark.parametrize("resident", [None, Side.LEFT, Side.RIGHT], ids=str)
 def test_pairs_that_have_met_are_dropped_and_no_others(
