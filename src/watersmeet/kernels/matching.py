@@ -53,13 +53,16 @@ def link(heads, nodes, count):
 
 
 @njit(
-    types.UniTuple(types.int64, 3)(_HEADS, _NODES, _U64, types.int64, types.int64, _OUT, _OUT),
+    types.UniTuple(types.int64, 3)(
+        _HEADS, _NODES, _U64, types.int64, types.int64, types.int64, _OUT, _OUT
+    ),
     cache=True,
     nogil=True,
 )
-def probe(heads, nodes, wanted, start, resume, rows, asked):
+def probe(heads, nodes, wanted, floor, start, resume, rows, asked):
     """Pair wanted[start:] with stored rows of equal hash until `rows` and `asked` are full.
 
+    Rows below `floor` are left out: a chain begins with its newest row, so it is left there.
     `resume` is the chain position to go on from inside wanted[start], or -2 to begin it.
     Returns how many pairs were written, and (start, resume) for the next call; start equals
     wanted.size when all is done.
@@ -70,7 +73,7 @@ def probe(heads, nodes, wanted, start, resume, rows, asked):
     i = start
     if resume >= -1:
         row = resume
-        while row >= 0:
+        while row >= floor:
             if nodes[row, 0] == wanted[i]:
                 if found == limit:
                     return found, i, row
@@ -93,7 +96,7 @@ def probe(heads, nodes, wanted, start, resume, rows, asked):
             nexts[k] = np.int64(nodes[row, 1])
         for k in range(size):
             row = first[k]
-            if row < 0:
+            if row < floor:
                 continue
             want = wanted[i + k]
             if hashes[k] == want:
@@ -103,7 +106,7 @@ def probe(heads, nodes, wanted, start, resume, rows, asked):
                 asked[found] = i + k
                 found += 1
             row = nexts[k]
-            while row >= 0:
+            while row >= floor:
                 if nodes[row, 0] == want:
                     if found == limit:
                         return found, i + k, row

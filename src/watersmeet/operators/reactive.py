@@ -85,7 +85,8 @@ class ReactiveStage:
         expected = self._parts.expected
         if choice.kind is TaskKind.MD:
             owed = expected.md[choice.side, choice.partition]
-            return Running(choice, self._md_task(choice, {}), stamp, float(owed))
+            since = int(expected.last_md[choice.side, choice.partition])
+            return Running(choice, self._md_task(choice, {"since": since}), stamp, float(owed))
         owed = expected.dd[choice.partition]
         return Running(choice, self.dd_task(choice.partition), stamp, float(owed))
 

@@ -58,15 +58,18 @@ class MdTask:
         memory: MemoryPart,
         *,
         pairs: PairBuffer,
+        since: int,
         run: int = 0,
         block: int = 0,
     ) -> None:
+        """`since` is when the last such task began: older rows owe nothing (Lemma 2)."""
         self.done = False
         self.run, self.block = run, block
         self._disk = disk
         self._side = memory_side
         self._memory = memory
         self._pairs = pairs
+        self._since = since
         self._reading: tuple[int, Any] | None = None
 
     def step(self, stamp: int) -> Step:
@@ -91,7 +94,7 @@ class MdTask:
         self.done = self.run >= len(runs)
 
     def save(self) -> dict[str, Any]:
-        return {"run": self.run, "block": self.block}
+        return {"since": self._since, "run": self.run, "block": self.block}
 
     def abandon(self) -> None:
         """Nothing is being written."""
@@ -106,7 +109,7 @@ class MdTask:
         table = self._memory.tables[self._side]  # a new one after every resize
         stamps, there = table.stamps, (piece.ats, piece.dts)
         past = self._disk.history.arrays()
-        for rows, asked in table.find(piece.hashes, self._pairs):
+        for rows, asked in table.find(piece.hashes, self._pairs, since=self._since):
             if self._side is Side.LEFT:
                 at = (stamps, stamps, *there, matching.LEFT, *past, rows, asked)
             else:

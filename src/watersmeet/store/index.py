@@ -65,12 +65,17 @@ class HashIndex:
         else:
             matching.insert(self._heads, self.nodes, hashes, start)
 
-    def find(self, wanted: Hashes, pairs: PairBuffer) -> Iterator[tuple[Index, Index]]:
-        """Rows with an equal hash, and which of `wanted` each answers, in bounded chunks."""
+    def find(
+        self, wanted: Hashes, pairs: PairBuffer, floor: int = 0
+    ) -> Iterator[tuple[Index, Index]]:
+        """Rows with an equal hash, and which of `wanted` each answers, in bounded chunks.
+
+        Rows numbered below `floor` are not looked for.
+        """
         start, resume = 0, -2
         while start < wanted.size:
             found, start, resume = matching.probe(
-                self._heads, self.nodes, wanted, start, resume, pairs.first, pairs.second
+                self._heads, self.nodes, wanted, floor, start, resume, pairs.first, pairs.second
             )
             if found:
                 yield pairs.first[:found], pairs.second[:found]

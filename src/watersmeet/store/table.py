@@ -86,9 +86,15 @@ class Table:
             self.by_partition += counts
         self._index.add(hashes)
 
-    def find(self, wanted: Hashes, pairs: PairBuffer) -> Iterator[tuple[Index, Index]]:
-        """Rows with an equal hash, and which of `wanted` each answers, in bounded chunks."""
-        return self._index.find(wanted, pairs)
+    def find(
+        self, wanted: Hashes, pairs: PairBuffer, *, since: int = 0
+    ) -> Iterator[tuple[Index, Index]]:
+        """Rows with an equal hash, and which of `wanted` each answers, in bounded chunks.
+
+        Only rows that arrived after the stamp `since` are looked for.
+        """
+        floor = int(np.searchsorted(self.stamps, since, side="right")) if since else 0
+        return self._index.find(wanted, pairs, floor)
 
     def oldest(self, rows: NDArray[np.int64]) -> list[NDArray[np.int32]]:
         """For each partition p, its rows[p] oldest row numbers."""
