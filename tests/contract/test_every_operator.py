@@ -7,21 +7,43 @@ from dataclasses import replace
 import pytest
 from hypothesis import settings
 
-from watersmeet.model import JoinType
+from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import ALGORITHMS
 from watersmeet.operators.tuning import Costs, Tuning
 from watersmeet.testing.contract import check_schedules, forced_cases
 from watersmeet.testing.family import FamilyMember
-from watersmeet.testing.schedule import play
+from watersmeet.testing.schedule import Case, End, Push, Save, Stall, play
 from watersmeet.testing.strategies import family_members
 
 COSTS = Costs(random=0.01, sequential=0.001)
 
-# Settings that take every path with few rows: a block is a row, a merge takes two runs a side.
-IN_STEPS = Tuning(partitions=3, fan_in=2, chunk_rows=2, costs=COSTS, page_rows=1)
-WHOLE_TASKS = Tuning(partitions=1, costs=COSTS, whole_tasks=True, memory_rows=4)
-
+# Settings that take every path with few rows: memory for six of them, merges of two runs a side.
+FEW_ROWS = Tuning(
+    partitions=2, fan_in=2, chunk_rows=2, flush_share=0.5, costs=COSTS, page_rows=1, memory_rows=6
+)
 MODES = list(forced_cases(JoinType.INNER))
+
+
+def check_mode(name: str, mode: str) -> None:
+    """One forced mode, with blocks of a row, with runs of a block, and with tasks that run on."""
+    # A full join does all that inner, left and right joins do.
+    for how in (JoinType.FULL, JoinType.SEMI, JoinType.ANTI):
+        play(FamilyMember(name, FEW_ROWS, block_bytes=1), forced_cases(how)[mode])
+    one_block = FamilyMember(name, replace(FEW_ROWS, partitions=1, fan_in=None))
+    play(one_block, forced_cases(JoinType.FULL)[mode])
+    # Memory in bytes, and no marks in it that leave no room for rows.
+    whole_tasks = FamilyMember(name, Tuning(partitions=3, costs=COSTS, whole_tasks=True))
+    play(whole_tasks, forced_cases(JoinType.INNER)[mode])
+
+
+def check_restored_with_other_tuning(name: str) -> None:
+    """A join saved in the middle of a task goes on with another fan-in."""
+    pushes = [Push(side, (7,) * 6) for _ in range(4) for side in Side]
+    two, three = (replace(FEW_ROWS, fan_in=fan_in, partitions=1) for fan_in in (2, 3))
+    for polls in (3, 10, 18, 27):
+        case = Case((*pushes, Stall(polls), Save(), End(Side.LEFT), End(Side.RIGHT)))
+        play(FamilyMember(name, two, block_bytes=1, tuning_after_restore=three), case)
+        play(FamilyMember(name, three, block_bytes=1, tuning_after_restore=two), case)
 
 
 def search() -> settings:
@@ -38,22 +60,12 @@ def test_every_schedule_gives_the_join(name: str, how: JoinType) -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_forced_mode_gives_the_join(name: str, mode: str) -> None:
-    # A full join does all that inner, left and right joins do.
-    for how in (JoinType.FULL, JoinType.SEMI, JoinType.ANTI):
-        play(FamilyMember(name, IN_STEPS, block_bytes=1), forced_cases(how)[mode])
+    check_mode(name, mode)
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", ALGORITHMS)
-def test_tasks_may_run_to_their_end(name: str, mode: str) -> None:
-    play(FamilyMember(name, WHOLE_TASKS, block_bytes=200), forced_cases(JoinType.FULL)[mode])
-
-
-def test_a_restored_join_may_be_tuned_differently() -> None:
-    before = Tuning(partitions=2, fan_in=2, costs=COSTS, memory_rows=4)
-    after = replace(before, fan_in=3)
-    maker = FamilyMember("hmj", before, block_bytes=1, tuning_after_restore=after)
-    play(maker, forced_cases(JoinType.FULL)["save after every step, one key"])
+def test_a_restored_join_may_be_tuned_differently(name: str) -> None:
+    check_restored_with_other_tuning(name)
 
 
 @pytest.mark.slow

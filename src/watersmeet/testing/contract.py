@@ -22,7 +22,8 @@ from watersmeet.testing.schedule import Case, End, Maker, Push, Resize, Save, St
 from watersmeet.testing.strategies import cases, held_rows, owed_work
 
 _SMALL = 8 * 2**10
-_ROWS = 4
+_LIMITS = (2 * _SMALL, 2500, _SMALL, 2 * _SMALL, _SMALL, 800, 0)
+_ROWS = 5
 _ROUNDS = 4
 
 Key = Callable[[int], int | None]
@@ -83,14 +84,36 @@ def forced_cases(how: JoinType) -> dict[str, Case]:
         "save after every step, one key": Case(
             _ended(step for each in one_key for step in (each, Save())), how, memory=0
         ),
-        "stall after every step": Case(
-            _ended(step for each in plain for step in (each, Stall(2))), how, memory=0
+        "short and long stalls": Case(
+            _ended(
+                step
+                for number, each in enumerate(plain)
+                for step in (each, Stall(40 if number % 5 == 4 else 2))
+            ),
+            how,
+            memory=0,
+        ),
+        "a task is interrupted, and new rows come": Case(
+            _ended(
+                step
+                for side in (Side.LEFT, Side.RIGHT)
+                for step in (
+                    Push(side, (1, 2, 3) * 5),
+                    Push(side.other, (1, 2, 3)),
+                    Stall(1),
+                    Push(side.other, (1,)),
+                    Stall(40),
+                    Push(side, (9, 9, 9)),
+                )
+            ),
+            how,
+            _SMALL,
         ),
         "memory shrinks and grows": Case(
             _ended(
                 step
                 for number, each in enumerate(plain)
-                for step in (each, Resize(0 if number % 2 else 2 * _SMALL))
+                for step in (each, Stall(2), Resize(_LIMITS[number % len(_LIMITS)]), Stall(1))
             ),
             how,
             _SMALL,
@@ -103,7 +126,7 @@ def _rounds(key_of: Key) -> Iterator[Step]:
     """Both sides in turns, with a short stall after each turn."""
     for turn in range(_ROUNDS):
         keys = tuple(key_of(turn * _ROWS + n) for n in range(_ROWS))
-        yield from (Push(Side.LEFT, keys), Push(Side.RIGHT, keys[turn % 3 :]), Stall(1 + 3 * turn))
+        yield from (Push(Side.LEFT, keys), Push(Side.RIGHT, keys[turn % 3 :]), Stall(3 + 5 * turn))
 
 
 def _is_push(step: Step, side: Side) -> bool:

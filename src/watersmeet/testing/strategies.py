@@ -17,7 +17,7 @@ from watersmeet.testing.family import FamilyMember
 from watersmeet.testing.schedule import REHASHES, Case, End, Push, Resize, Save, Stall, Step
 
 # Enough for everything, for a few dozen rows, and for none.
-_MEMORIES = st.sampled_from([64 * 2**20, 20 * 2**10, 8 * 2**10, 5 * 2**10, 500, 0])
+_MEMORIES = st.sampled_from([64 * 2**20, 20 * 2**10, 8 * 2**10, 5 * 2**10, 2500, 0])
 
 # All kinds of chance to match, up to every row with every other.
 _KEYS = [
@@ -44,7 +44,7 @@ def schedules(draw: st.DrawFn) -> tuple[Step, ...]:
         if kind is Push:
             steps.append(Push(draw(st.sampled_from(Side)), draw(rows)))
         elif kind is Stall:
-            steps.append(Stall(draw(st.integers(0, 12))))
+            steps.append(Stall(draw(st.integers(0, 30))))
         elif kind is Resize:
             steps.append(Resize(draw(_MEMORIES)))
         else:

@@ -1,0 +1,290 @@
+"""Mistakes that are easy to make, made on purpose: the contract test must notice each of them.
+
+A contract that passes proves something only as far as it fails when it should. A bug here is a
+piece of the real code and what it is replaced by. Some of them were found in it.
+"""
+
+from __future__ import annotations
+import __future__
+
+import inspect
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+
+from tests.contract.test_every_operator import (
+    MODES,
+    check_mode,
+    check_restored_with_other_tuning,
+    search,
+)
+from watersmeet.kernels import matching
+from watersmeet.model import JoinType
+from watersmeet.operators import state
+from watersmeet.operators.arrival import ArrivalStage
+from watersmeet.operators.history import Scan
+from watersmeet.operators.merging import Merging
+from watersmeet.operators.outcome import Outcome
+from watersmeet.operators.parts import Parts
+from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.reactive import ReactiveStage
+from watersmeet.operators.tasks import DdTask, MdTask
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.index import PairBuffer
+from watersmeet.store.marks import Marks
+from watersmeet.store.runs import RunWriter
+from watersmeet.store.spill import SpillArea
+from watersmeet.testing.contract import check_schedules
+from watersmeet.testing.strategies import family_members
+
+
+@dataclass(frozen=True)
+class Bug:
+    """`right` becomes `wrong` in one function; the contract is run for one algorithm."""
+
+    algorithm: str
+    place: tuple[Any, str]
+    right: str
+    wrong: str
+
+    def plant(self, patch: pytest.MonkeyPatch) -> None:
+        function = getattr(*self.place)
+        function = getattr(function, "py_func", function)  # a kernel is run as plain Python
+        source = textwrap.dedent(inspect.getsource(function))
+        source = source[source.index("def ") :]
+        assert source.count(self.right) == 1, f"not in the code (once): {self.right}"
+        wrong: dict[str, Any] = {}
+        flags = __future__.annotations.compiler_flag
+        exec(
+            compile(source.replace(self.right, self.wrong), "<planted bug>", "exec", flags),
+            function.__globals__,
+            wrong,
+        )
+        patch.setattr(*self.place, wrong[self.place[1]])
+
+
+BUGS = {
+    # ---- who has met whom ----
+    "rows that met in memory are joined again": Bug(
+        "xjoin",
+        (matching, "drop_met"),
+        "if arrived_l < departed_r and arrived_r < departed_l:",
+        "if False:",
+    ),
+    "overlap is tested at one end only": Bug(
+        "hmj",
+        (matching, "drop_met"),
+        "if arrived_l < departed_r and arrived_r < departed_l:",
+        "if arrived_l < departed_r:",
+    ),
+    "an md-task of the left side is forgotten": Bug(
+        "rpj-md",
+        (matching, "drop_met"),
+        "while not met and low < scans_l.shape[0] and",
+        "while False and",
+    ),
+    "an md-task of the right side counts for rows that came after it": Bug(
+        "rpj-md",
+        (matching, "drop_met"),
+        "if scans_r[middle, 0] > arrived_r:",
+        "if True:",
+    ),
+    "matching runs are forgotten": Bug(
+        "rpj-dd",
+        (matching, "drop_met"),
+        "while not met and n < merges.shape[0]:",
+        "while False:",
+    ),
+    "an interrupted md-task claims the whole run": Bug(
+        "xjoin",
+        (MdTask, "step"),
+        "(first, last)",
+        "(0, LAST_HASH)",
+    ),
+    "a second scan at one stamp erases the first": Bug(
+        "xjoin",
+        (Scan, "then"),
+        "if whole_runs and self.departed[1] < following.departed[0]:",
+        "if whole_runs:",
+    ),
+    "a merge claims runs that were flushed while it was interrupted": Bug(
+        "hmj",
+        (DdTask, "_install"),
+        "Merge(left, right)",
+        "Merge(left, (right[0], 2**62))",
+    ),
+    "PMJ stamps arrivals before the flush that makes room for them": Bug(
+        "pmj",
+        (ArrivalStage, "arrive"),
+        "if not self._joins_on_arrival:",
+        "if False:",
+    ),
+    "PMJ joins memory again for a flush at the end": Bug(
+        "pmj",
+        (ProgressiveJoin, "finish"),
+        "yield from self.reactive.complete()",
+        "yield from self.arrivals.join_memory()",
+    ),
+    "PMJ flushes a part of memory that has shrunk": Bug(
+        "pmj",
+        (ArrivalStage, "make_room"),
+        "share * max(self._memory.capacity, self._memory.used)",
+        "share * self._memory.capacity",
+    ),
+    # ---- runs, merges, blocks ----
+    "the second half of the runs is not merged": Bug(
+        "rpj-dd",
+        (Merging, "__init__"),
+        "for run in side]",
+        "for run in side[: (len(side) + 1) // 2]]",
+    ),
+    "the last block of a run is lost": Bug(
+        "xjoin",
+        (RunWriter, "cut"),
+        "self._out.path.name, self._blocks",
+        "self._out.path.name, self._blocks[:-1] or self._blocks",
+    ),
+    "rows of a hash that goes on in the next block are taken for all": Bug(
+        "hmj",
+        (Merging, "step"),
+        "bound = min(bounds, default=None)",
+        "bound = min(bounds, default=-1) + 1 or None",
+    ),
+    "a frequent key's first block pair is skipped": Bug(
+        "hmj",
+        (Merging, "_one_hash"),
+        "number = 0",
+        "number, self.substeps = 0, max(self.substeps, 1)",
+    ),
+    "a restored merge begins anew": Bug(
+        "hmj",
+        (DdTask, "save"),
+        "now.position if now else None",
+        "0 if now else None",
+    ),
+    "a restored merge forgets how far its frequent key had come": Bug(
+        "hmj",
+        (DdTask, "save"),
+        "now.substeps if now else 0",
+        "0",
+    ),
+    "a restored merge reads other runs than before": Bug(
+        "hmj",
+        (DdTask, "__init__"),
+        'begun["fan_in"]',
+        "self._fan_in",
+    ),
+    "merged runs are left on disk": Bug(
+        "rpj",
+        (SpillArea, "release"),
+        "<= 0",
+        "< 0",
+    ),
+    # ---- rows in memory ----
+    "evicted rows stay in memory": Bug(
+        "xjoin",
+        (ArrivalStage, "_flush_side"),
+        "keep[index] = False",
+        "keep[index[1:]], taken[p] = False, len(index) - 1 or 1; keep[index[0]] = len(index) > 1",
+    ),
+    "rows are let go while partners wait on disk": Bug(
+        "rpj",
+        (ArrivalStage, "let_go"),
+        "on_disk[side.other] == 0",
+        "on_disk[side.other] >= 0",
+    ),
+    "arrivals are dropped though partners wait on disk": Bug(
+        "rpj",
+        (ArrivalStage, "_undecided"),
+        "on_disk[side.other][partitions] > 0",
+        "on_disk[side.other][partitions] < 0",
+    ),
+    "an md-task goes on with the table it began with": Bug(
+        "xjoin",
+        (MdTask, "_join"),
+        "table = self._memory.tables[self._side]",
+        "table = vars(self).setdefault('table', self._memory.tables[self._side])",
+    ),
+    "a null key is read as a value": Bug(
+        "shj",
+        (JoinSchema, "encode"),
+        "encoded.valid",
+        "None",
+    ),
+    "equal hashes are taken for equal keys": Bug(
+        "shj",
+        (JoinSchema, "_equal"),
+        "return equal_keys(left, mine, right, others)",
+        "return None",
+    ),
+    # ---- outer, semi and anti joins ----
+    "partners are not marked": Bug(
+        "rpj",
+        (Marks, "mark"),
+        "matching.mark(self.bits, stamps)",
+        "pass",
+    ),
+    "marks are lost when a join is restored": Bug(
+        "hmj",
+        (state, "_load_marks"),
+        "batch.column(0).to_numpy().copy()",
+        "parts.outcome.marks.bits",
+    ),
+    "a semi join reports a row for every partner": Bug(
+        "rpj",
+        (Marks, "mark_new"),
+        "return fresh",
+        "return np.ones_like(fresh)",
+    ),
+    "rows count as alone after their first merge": Bug(
+        "hmj",
+        (Outcome, "report"),
+        "elif last:",
+        "else:",
+    ),
+    # ---- what a runtime relies on ----
+    "chunks are larger than allowed": Bug(
+        "shj",
+        (PairBuffer, "__init__"),
+        "np.empty((2, size)",
+        "np.empty((2, 2 * size)",
+    ),
+    "a closed join still holds memory": Bug(
+        "rpj",
+        (Parts, "tell_memory"),
+        "self.account.hold(self.memory.nbytes",
+        "self.account.hold(self.memory.nbytes or self.account.used",
+    ),
+    "a stall that is over is not noticed": Bug(
+        "rpj",
+        (ReactiveStage, "react"),
+        "and pause():",
+        "and pause() and pause():",
+    ),
+    "a saved join goes on counting": Bug(
+        "rpj",
+        (state, "save"),
+        "copy(getattr(parts.metrics, name))",
+        "getattr(parts.metrics, name)",
+    ),
+}
+
+
+def run_the_contract(name: str) -> None:
+    """What tests/contract/test_every_operator.py runs for one algorithm, without shrinking."""
+    for mode in MODES:
+        check_mode(name, mode)
+    check_restored_with_other_tuning(name)
+    for how in JoinType:
+        once = settings(search(), phases=[Phase.generate], report_multiple_bugs=False)
+        check_schedules(family_members(name), how, search=once)
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_the_contract_notices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    BUGS[name].plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        run_the_contract(BUGS[name].algorithm)
