@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
+from weakref import WeakSet
 
 import pyarrow as pa
 import xxhash
@@ -70,6 +71,7 @@ class SpillArea:
         self._observe = observe
         self._files = 0
         self._runs_in: Counter[str] = Counter()
+        self._writers: WeakSet[BlockWriter] = WeakSet()
         base = Path(directory) if directory is not None else Path(tempfile.gettempdir())
         try:
             self.path = Path(tempfile.mkdtemp(prefix=f"watersmeet-{os.getpid()}-", dir=base))
@@ -78,7 +80,10 @@ class SpillArea:
 
     def create(self, schema: pa.Schema, kind: IoKind) -> BlockWriter:
         self._files += 1
-        return BlockWriter(self.path / f"run-{self._files:06}.arrow", schema, self._told(kind))
+        path = self.path / f"run-{self._files:06}.arrow"
+        writer = BlockWriter(path, schema, self._told(kind))
+        self._writers.add(writer)
+        return writer
 
     def open(self, name: str, schema: pa.Schema, kind: IoKind) -> BlockReader:
         return BlockReader(self.path / name, schema, self._told(kind))
@@ -108,6 +113,8 @@ class SpillArea:
         return mine
 
     def close(self) -> None:
+        for writer in tuple(self._writers):
+            writer.abandon()
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _told(self, kind: IoKind) -> Callable[[int, int, bool], None]:
