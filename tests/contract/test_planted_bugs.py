@@ -118,9 +118,9 @@ BUGS = {
     ),
     "PMJ stamps arrivals before the flush that makes room for them": Bug(
         "pmj",
-        (ArrivalStage, "arrive"),
-        "if not self._joins_on_arrival:",
-        "if False:",
+        (ArrivalStage, "flush"),
+        "stamp = self._parts.draw()",
+        "stamp = self._parts.draw() + 50",
     ),
     "PMJ joins memory again for a flush at the end": Bug(
         "pmj",

@@ -15,6 +15,7 @@ from watersmeet.operators.family import ALGORITHMS, make_operator
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.store import marks
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
 
@@ -120,6 +121,34 @@ def test_a_limit_below_what_marks_need_ends(name: str, tmp_path: Path) -> None:
     assert not join.parts.memory.rows.any()
     unmatched = sum(map(len, join.end(L))) + sum(map(len, join.end(R)))
     assert unmatched + sum(map(len, join.finish())) == 100
+    join.close()
+
+
+KEYS = pa.schema({"key": pa.int64()})
+
+
+@pytest.mark.parametrize("memory", [5400, 5800, 7300, 7400])
+def test_pmj_loses_no_pair_when_marks_grow_into_the_room_of_an_arrival(
+    memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found as a bug: room was made a second time, when the arrival had its stamps already."""
+    monkeypatch.setattr(marks, "_FEWEST_BYTES", 64)  # so that marks grow often
+    join = make_operator(
+        "pmj",
+        JoinSchema.resolve(KEYS, KEYS, "key", "full"),
+        memory=MemoryAccount(memory),
+        spill=SpillArea(tmp_path),
+        clock=lambda: 0.0,
+        tuning=Tuning(partitions=1, costs=COSTS),
+    )
+    results = 0
+    for start in range(0, 2000, 30):
+        keys = pa.array([n % 50 for n in range(start, min(start + 30, 2000))], pa.int64())
+        for side in Side:
+            results += sum(map(len, join.push(side, pa.record_batch([keys], schema=KEYS))))
+    assert join.metrics.memory_peak <= memory
+    results += sum(map(len, join.finish()))
+    assert results == 2000 * 2000 // 50
     join.close()
 
 

@@ -44,14 +44,15 @@ class ArrivalStage:
         counts = self._count(hashes)
         parts.rates.arrived(side, counts, now)
         parts.distinct.update(hashes)
+        if any(parts.outcome.marked):
+            parts.outcome.marks.cover(parts.stamp + len(rows) + 1)  # and a flush before them
+            self._memory.reserved = parts.outcome.marks.nbytes
         if not self._joins_on_arrival:
-            # What leaves now must not seem to have met rows that it was never joined with.
+            # Before they are stamped: what leaves now was never joined with them, and must not
+            # seem to have been. Marks have grown already, so there is room after this.
             yield from self._make_room_for(rows)
         stamps = np.arange(parts.stamp, parts.stamp + len(rows))
         parts.stamp += len(rows)
-        if any(parts.outcome.marked):
-            parts.outcome.marks.cover(parts.stamp)
-            self._memory.reserved = parts.outcome.marks.nbytes
         parts.bound_chunks(batch_bytes(rows) / len(rows))
         if self._joins_on_arrival:
             source = BatchRows(rows)
@@ -63,7 +64,8 @@ class ArrivalStage:
                 hashes, stamps, rows = hashes[keep], stamps[keep], rows.filter(pa.array(keep))
                 counts = self._count(hashes)
         if len(rows):
-            yield from self._make_room_for(rows)
+            if self._joins_on_arrival:
+                yield from self._make_room_for(rows)
             parts.expected.arrived(side, counts)
             self._memory.tables[side].add(hashes, stamps, rows, counts)
         parts.tell_memory()
