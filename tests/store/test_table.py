@@ -103,3 +103,17 @@ def test_a_table_is_as_large_as_its_rows() -> None:
     assert table.nbytes == 0
     table.add(hashes_of([1, 2]), np.arange(2), pa.record_batch([[1, 2], ["abc", None]], schema))
     assert table.nbytes == 2 * row_bytes(schema) + 3
+
+
+def test_few_rows_in_a_table_that_held_many_are_not_long_rows() -> None:
+    schema = pa.schema({"k": pa.int64()})
+    table = Table(schema, rows=100_000, nbytes=0, partitions=1)
+    rows = pa.record_batch({"k": np.arange(100_000)}, schema=schema)
+    hashes = np.arange(100_000, dtype=np.uint64)
+    table.add(hashes, np.arange(100_000), rows)
+    mean = table.mean_bytes()
+    keep = np.zeros(100_000, np.bool_)
+    keep[:3] = True
+    table.drop(keep, np.array([100_000 - 3]))
+    assert table.mean_bytes() == mean
+    assert table.nbytes > 3 * mean  # its buckets still count

@@ -93,8 +93,7 @@ class MemoryPart:
         return taken, reasons
 
     def mean_bytes(self, side: Side) -> float:
-        table = self.tables[side]
-        return table.nbytes / len(table) if len(table) else float(self.row_bytes[side])
+        return self.tables[side].mean_bytes()
 
     def block_rows(self, side: Side, block_bytes: int) -> int:
         return max(1, int(block_bytes / self.mean_bytes(side)))

@@ -51,8 +51,15 @@ class Table:
 
     @property
     def nbytes(self) -> int:
+        return self._bytes_of_rows() + self._index.spare_bytes
+
+    def mean_bytes(self) -> float:
+        """What a row takes here; buckets that stand empty are no part of it."""
+        return self._bytes_of_rows() / len(self) if len(self) else float(self._row_bytes)
+
+    def _bytes_of_rows(self) -> int:
         variable = sum(column.variable_bytes for column in self._columns)
-        return len(self) * self._row_bytes + variable + self._index.spare_bytes
+        return len(self) * self._row_bytes + variable
 
     @property
     def stamps(self) -> NDArray[np.int64]:
