@@ -21,7 +21,7 @@ SPILLING = Tuning(
     partitions=3,
     fan_in=2,
     chunk_rows=100,
-    memory_rows=24,
+    memory_rows=48,
     costs=Costs(random=0.01, sequential=0.001),
 )
 
@@ -37,12 +37,13 @@ def run(
     inputs: tuple[pa.Table, pa.Table],
     *,
     directory: Path,
-    batch_rows: int = 11,
+    batch_rows: int = 17,
 ) -> list[pa.RecordBatch]:
     """All result batches. The batches pushed are slices, so their arrays begin in the middle."""
     memory = MemoryAccount(max(2**20, maker.least_memory))
     operator = maker.make(schema, Resources(memory, SpillArea(directory)))
     output = [schema.materialise(m) for m in _matches(operator, inputs, batch_rows)]
+    assert maker.least_memory or operator.metrics.flush_count, "nothing was spilled"
     operator.close()
     assert not list(directory.iterdir())
     return output
