@@ -138,7 +138,14 @@ def _ended(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def check_flush_policy(policy: FlushPolicy) -> None:
-    """Its victims are all of memory, each row once, so that a flush can always find room."""
+    """Its victims are all of memory, each row once, so that a flush can always find room.
+
+    >>> from watersmeet.policies import flush
+    >>> check_flush_policy(flush.largest)
+    >>> check_flush_policy(lambda held: flush.largest(held)[1:])
+    Traceback (most recent call last):
+    AssertionError: never given up: ...
+    """
 
     @settings(max_examples=200)
     @given(held=held_rows())

@@ -19,7 +19,13 @@ _IN_MEMORY = 64 * 2**20
 
 @dataclass(frozen=True)
 class FamilyMember:
-    """One algorithm by name. `block_bytes` makes blocks smaller than the operator would."""
+    """One algorithm by name. `block_bytes` makes blocks smaller than the operator would.
+
+    >>> from watersmeet.model import Side
+    >>> from watersmeet.testing.schedule import Case, End, Push, play
+    >>> arrivals = (Push(Side.LEFT, (1, None)), Push(Side.RIGHT, (1, 2)))
+    >>> play(FamilyMember("rpj"), Case((*arrivals, End(Side.LEFT), End(Side.RIGHT))))
+    """
 
     name: str
     tuning: Tuning = field(default_factory=Tuning)
