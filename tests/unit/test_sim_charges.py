@@ -12,18 +12,38 @@ from watersmeet.store.spill import Io, IoKind
 DISK = Disk(random=0.01, sequential=0.001, page_rows=102)
 
 
-def test_rows_fill_pages_of_102_and_a_started_page_counts_whole() -> None:
-    assert [DISK.pages(rows) for rows in (0, 1, 102, 103, 1020)] == [0, 1, 1, 2, 10]
+def test_rows_fill_pages_of_102_and_a_run_has_at_least_one() -> None:
+    first = [DISK.pages(Io(IoKind.SCAN, rows, 0, True)) for rows in (0, 1, 102, 153, 1020)]
+    assert first == [0, 1, 1, 1.5, 10]
+    assert DISK.pages(Io(IoKind.SCAN, 51, 0, False)) == 0.5
 
 
 @pytest.mark.parametrize("kind", [IoKind.FLUSH, IoKind.SCAN])
 def test_a_run_in_order_costs_one_random_page_and_then_sequential_ones(kind: IoKind) -> None:
-    # 1000 rows are 10 pages: 1 random and 9 sequential.
-    assert DISK.seconds(Io(kind, 1000, 0, True)) == pytest.approx(0.01 + 9 * 0.001)
+    # 1020 rows are 10 pages: 1 random and 9 sequential.
+    assert DISK.seconds(Io(kind, 1020, 0, True)) == pytest.approx(0.01 + 9 * 0.001)
     # Its next block goes on where the first one ended.
-    assert DISK.seconds(Io(kind, 1000, 0, False)) == pytest.approx(10 * 0.001)
+    assert DISK.seconds(Io(kind, 1020, 0, False)) == pytest.approx(10 * 0.001)
     assert DISK.seconds(Io(kind, 5, 0, True)) == pytest.approx(0.01)
     assert DISK.seconds(Io(kind, 0, 0, True)) == 0.0
+
+
+@pytest.mark.parametrize("kind", list(IoKind))
+@pytest.mark.parametrize("block_rows", [102, 7 * 102, 1020])
+def test_the_size_of_blocks_does_not_change_the_price_of_a_run(
+    kind: IoKind, block_rows: int
+) -> None:
+    whole = DISK.seconds(Io(kind, 10_200, 0, True))
+    sizes = [min(block_rows, 10_200 - start) for start in range(0, 10_200, block_rows)]
+    cut = sum(DISK.seconds(Io(kind, rows, 0, i == 0)) for i, rows in enumerate(sizes))
+    assert cut == pytest.approx(whole)
+
+
+@pytest.mark.parametrize("kind", list(IoKind))
+def test_even_single_row_blocks_cost_at_most_a_page_more(kind: IoKind) -> None:
+    whole = DISK.seconds(Io(kind, 10_200, 0, True))
+    single = DISK.seconds(Io(kind, 1, 0, True)) + 10_199 * DISK.seconds(Io(kind, 1, 0, False))
+    assert whole <= single <= whole + DISK.random
 
 
 @pytest.mark.parametrize("first", [True, False])

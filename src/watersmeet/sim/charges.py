@@ -30,14 +30,19 @@ class Disk:
     sequential: float = 0.0001
     page_rows: int = 102
 
-    def pages(self, rows: int) -> int:
-        return -(-rows // self.page_rows)
+    def pages(self, io: Io) -> float:
+        """Pages of a block: a run has at least one, and blocks share the page where they meet.
+
+        So the price of a run does not depend on the size of the blocks it is stored in.
+        """
+        pages = io.rows / self.page_rows
+        return max(pages, 1.0) if io.first and io.rows else pages
 
     def seconds(self, io: Io) -> float:
-        pages = self.pages(io.rows)
+        pages = self.pages(io)
         if io.kind in (IoKind.MERGE_READ, IoKind.MERGE_WRITE):
             return pages * self.random
-        jumps = min(pages, 1) if io.first else 0
+        jumps = min(pages, 1.0) if io.first else 0.0
         return jumps * self.random + (pages - jumps) * self.sequential
 
 
