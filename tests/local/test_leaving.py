@@ -112,7 +112,9 @@ def test_another_thread_may_close_a_run_that_waits(tmp_path: Path) -> None:
 
 
 INTERRUPTED = """
-import sys, threading
+import signal, sys, threading
+# A terminal's Ctrl-C, even if the tests were started in the background, where it is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import watersmeet as wm
 from tests.local.inputs import batches, sides
 
