@@ -110,6 +110,12 @@ BUGS = {
         "if whole_runs and self.departed[1] < following.departed[0]:",
         "if whole_runs:",
     ),
+    "rows that came while an md-task was interrupted count as used by it": Bug(
+        "xjoin",
+        (ReactiveStage, "_step"),
+        "began=running.began",
+        "began=stamp",
+    ),
     "a merge claims runs that were flushed while it was interrupted": Bug(
         "hmj",
         (DdTask, "_install"),
