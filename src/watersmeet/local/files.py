@@ -29,22 +29,22 @@ class Format(Protocol):
     name: str
     """What `pyarrow.dataset` calls it."""
 
-    def schema(self, path: Path) -> pa.Schema: ...
-
-    def read(self, path: Path, *, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]: ...
+    def open(self, path: Path, schema: pa.Schema | None = None) -> tuple[pa.Schema, Read]:
+        """The file's columns and its rows; `schema` is that of the files before it."""
+        ...
 
 
 class Parquet:
     name = "parquet"
 
-    def schema(self, path: Path) -> pa.Schema:
-        return pq.read_schema(path)
+    def open(self, path: Path, schema: pa.Schema | None = None) -> tuple[pa.Schema, Read]:
+        file = pq.ParquetFile(path, pre_buffer=False, memory_map=False, buffer_size=_PARQUET_BUFFER)
 
-    def read(self, path: Path, *, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
-        with pq.ParquetFile(
-            path, pre_buffer=False, memory_map=False, buffer_size=_PARQUET_BUFFER
-        ) as file:
-            yield from file.iter_batches(batch_size=rows, use_threads=False)
+        def read(rows: int) -> Iterator[pa.RecordBatch]:
+            with file:
+                yield from file.iter_batches(batch_size=rows, use_threads=False)
+
+        return file.schema_arrow, read
 
 
 class ArrowIpc:
@@ -52,37 +52,43 @@ class ArrowIpc:
 
     name = "ipc"
 
-    def schema(self, path: Path) -> pa.Schema:
-        with pa.OSFile(str(path)) as file:
-            return _open_ipc(file).schema
+    def open(self, path: Path, schema: pa.Schema | None = None) -> tuple[pa.Schema, Read]:
+        file = pa.OSFile(str(path))
+        reader = _open_ipc(file)
 
-    def read(self, path: Path, *, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
-        with pa.OSFile(str(path)) as file:
-            reader = _open_ipc(file)
-            if isinstance(reader, pa.RecordBatchFileReader):
-                for number in range(reader.num_record_batches):
-                    yield reader.get_batch(number)
-            else:
-                yield from reader
+        def read(rows: int) -> Iterator[pa.RecordBatch]:
+            with file:
+                if isinstance(reader, pa.RecordBatchFileReader):
+                    for number in range(reader.num_record_batches):
+                        yield reader.get_batch(number)
+                else:
+                    yield from reader
+
+        return reader.schema, read
 
 
 class Csv:
-    """A header line, then values whose types are inferred from the first block."""
+    """A header line, then values whose types are inferred from the first block.
+
+    The first file's types hold for all, or "1" in one file and "1.5" in the next would clash.
+    """
 
     name = "csv"
 
-    def schema(self, path: Path) -> pa.Schema:
-        with csv.open_csv(path, read_options=self._options()) as reader:
-            return reader.schema
+    def open(self, path: Path, schema: pa.Schema | None = None) -> tuple[pa.Schema, Read]:
+        # To know the columns is to have parsed the first block: a second reader would parse it
+        # again, half of the time to the first row.
+        reader = csv.open_csv(
+            path,
+            read_options=csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False),
+            convert_options=csv.ConvertOptions(column_types=schema),
+        )
 
-    def read(self, path: Path, *, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
-        # The first file's types hold for all, or "1" in one file and "1.5" in the next would clash.
-        convert = csv.ConvertOptions(column_types=schema)
-        with csv.open_csv(path, read_options=self._options(), convert_options=convert) as reader:
-            yield from reader
+        def read(rows: int) -> Iterator[pa.RecordBatch]:
+            with reader:
+                yield from reader
 
-    def _options(self) -> csv.ReadOptions:
-        return csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False)
+        return reader.schema, read
 
 
 def _open_ipc(file: pa.NativeFile) -> pa.RecordBatchFileReader | pa.RecordBatchStreamReader:
@@ -111,19 +117,25 @@ class DataFile:
     partition: pa.Schema
     values: dict[str, Any]
 
-    def schema(self, argument: str) -> pa.Schema:
+    def open(self, argument: str) -> tuple[pa.Schema, Read]:
+        """The columns of the first file, and a reader of its rows."""
         try:
-            own = self.format.schema(self.path)
+            own, read = self.format.open(self.path)
         except (OSError, pa.ArrowException) as error:
             raise InvalidArgument(
                 f"{argument}: {str(self.path)!r} cannot be read as {self.format.name}: {error}.",
                 remedy="Check that the file is complete and that its extension fits its content.",
             ) from error
-        return pa.unify_schemas([own.remove_metadata(), self.partition])
+        schema = pa.unify_schemas([own.remove_metadata(), self.partition])
+        return schema, lambda rows: self._complete(read(rows))
 
-    def read(self, *, schema: pa.Schema, rows: int) -> Iterator[pa.RecordBatch]:
-        for batch in self.format.read(self.path, schema=schema, rows=rows):
-            yield self._with_partition(batch) if self.values else batch
+    def read(self, rows: int, *, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that follows another with this schema."""
+        _, read = self.format.open(self.path, schema)
+        return self._complete(read(rows))
+
+    def _complete(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return map(self._with_partition, batches) if self.values else batches
 
     def _with_partition(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for field in self.partition:
@@ -140,11 +152,12 @@ def open_files(paths: list[Path], *, argument: str) -> tuple[pa.Schema, Read]:
     directories become columns, as Spark and Hive write them.
     """
     files = [file for path in paths for file in _find(path, argument)]
-    schema = files[0].schema(argument)
+    schema, read_first = files[0].open(argument)
 
     def read(rows: int) -> Iterator[pa.RecordBatch]:
-        for file in files:
-            yield from file.read(schema=schema, rows=rows)
+        yield from read_first(rows)
+        for file in files[1:]:
+            yield from file.read(rows, schema=schema)
 
     return schema, read
 
