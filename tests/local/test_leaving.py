@@ -18,7 +18,7 @@ import pytest
 
 import watersmeet as wm
 from tests.local.inputs import PATIENCE_S, SPILLING, SPILLING_ROWS, Gate, batches, sides
-from watersmeet.local.claim import SpillClaim, sweep
+from watersmeet.store.claim import SpillClaim, sweep
 
 LEFT, RIGHT = sides(SPILLING_ROWS)
 

@@ -9,18 +9,18 @@ from collections.abc import Generator, Iterator
 import pyarrow as pa
 
 from watersmeet.errors import SchemaError, SourceFailed, WatersmeetError
-from watersmeet.local.claim import SpillClaim
 from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox
-from watersmeet.local.question import Question
 from watersmeet.local.reader import Reader
 from watersmeet.local.sources import Source
 from watersmeet.model import Side
 from watersmeet.operators.family import make_operator
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.question import Question
 from watersmeet.rows.address import Matches, Stage
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount, MemoryPlan
+from watersmeet.store.claim import SpillClaim
 
 
 class Driver:

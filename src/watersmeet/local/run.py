@@ -11,16 +11,16 @@ from typing import Any, Self
 import pyarrow as pa
 
 from watersmeet.errors import InvalidArgument
-from watersmeet.local.claim import SpillClaim
 from watersmeet.local.driver import Driver
 from watersmeet.local.explain import explain
-from watersmeet.local.question import Question
 from watersmeet.local.sources import open_source
 from watersmeet.model import Side
 from watersmeet.operators.metrics import Metrics
+from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.schema import On
 from watersmeet.store.account import MemoryAccount, MemoryPlan
+from watersmeet.store.claim import SpillClaim
 
 
 def join(
@@ -87,7 +87,7 @@ def join(
     driver = Driver(
         sources,
         question,
-        schema=question.check(sources),
+        schema=question.check(sources[0].schema, sources[1].schema),
         memory=MemoryAccount(limit),
         claim=SpillClaim(spill_dir),
         wait_threshold=patience,

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.errors import InvalidArgument, SchemaError
-from watersmeet.local.sources import Source
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import ALGORITHMS, find_algorithm
 from watersmeet.rows.condition import ConditionLike
@@ -57,14 +56,13 @@ class Question:
             suffixes=(suffixes[0], suffixes[1]),
         )
 
-    def check(self, sources: tuple[Source, Source]) -> JoinSchema | None:
+    def check(self, left: pa.Schema | None, right: pa.Schema | None) -> JoinSchema | None:
         """Resolve the join if both inputs know their columns; else look at the one that does."""
-        left, right = (source.schema for source in sources)
         if left is not None and right is not None:
             return self.resolve(left, right)
-        for source in sources:
-            if source.schema is not None:
-                self._check_columns(source.side, source.schema)
+        for side, schema in zip(Side, (left, right), strict=True):
+            if schema is not None:
+                self._check_columns(side, schema)
         return None
 
     def resolve(self, left: pa.Schema, right: pa.Schema) -> JoinSchema:
