@@ -1,0 +1,209 @@
+"""Which instances of a join does a row go to? One set of rules, for Spark and for our own tasks.
+
+Where Spark moves the rows the rule is an expression; where our tasks read them it is a kernel, and
+both give the same answer. Equal keys go to the same instance from either side, which they do as
+Spark's `xxhash64` only once both are cast to the type in which they are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from watersmeet.errors import InvalidArgument
+from watersmeet.kernels import spark_hash
+from watersmeet.model import Side
+from watersmeet.rows.batch import has_offsets
+from watersmeet.rows.leaves import Fixed, Leaves, Mask
+from watersmeet.rows.output import Schemas
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.rows.types import Incomparable, common_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Instances = NDArray[np.int32]
+Grouped = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+_EVERY_ROW: Mask = np.empty(0, np.bool_)
+
+
+class Router(Protocol):
+    """Sends the rows of both sides to instances, such that each result is made in exactly one.
+
+    A row may go to several instances, as for joins on a range of values or of several relations.
+    """
+
+    @property
+    def instances(self) -> int: ...
+
+    def group(self, side: Side, batch: pa.RecordBatch) -> Grouped:
+        """Row numbers grouped by instance, in their old order inside one, and where each starts.
+
+        Those of instance `i` are `order[offsets[i]:offsets[i + 1]]`.
+        """
+        ...
+
+    def column(self, side: Side, dataframe: DataFrame) -> Column:
+        """The instance of a row, an int; or all its instances, an array, for `explode`."""
+        ...
+
+
+@dataclass(frozen=True)
+class HashRouter:
+    """Each row to one instance by its key: `pmod(xxhash64(key), instances)`.
+
+    A row with a null in its key matches nothing, and any instance will do. All of them at one
+    would be skew that no key has, so they spread by what else is in the row.
+    """
+
+    instances: int
+    # By side: the key's columns in the types they are compared in, and those that spread the rest.
+    keys: Schemas
+    others: Schemas
+
+    def __post_init__(self) -> None:
+        _check_count(self.instances)
+
+    @classmethod
+    def of(cls, schema: JoinSchema, *, instances: int) -> HashRouter:
+        """The router of a join, for frames and batches that have the columns of its inputs."""
+        left = pa.schema([(pair.left, pair.kind) for pair in schema.keys])
+        right = pa.schema([(pair.right, pair.kind) for pair in schema.keys])
+        others = (_simple_columns(schema.left), _simple_columns(schema.right))
+        return cls(instances, (left, right), others)
+
+    def assign(self, side: Side, batch: pa.RecordBatch) -> Instances:
+        """The instance of every row."""
+        hashed = _SparkHashes(batch.num_rows)
+        for key in self.keys[side]:
+            hashed.add(batch.column(key.name), key.type)
+        if hashed.valid is not None and not hashed.valid.all():
+            lost = np.flatnonzero(~hashed.valid)
+            hashed.values[lost] = self._spread(side, batch, rows=lost)
+        assigned: Instances = spark_hash.instance_of(hashed.values, self.instances)
+        return assigned
+
+    def group(self, side: Side, batch: pa.RecordBatch) -> Grouped:
+        grouped: Grouped = spark_hash.group_by_instance(self.assign(side, batch), self.instances)
+        return grouped
+
+    def column(self, side: Side, dataframe: DataFrame) -> Column:
+        from pyspark.sql import functions
+        from pyspark.sql.pandas.types import from_arrow_type
+
+        keys = [
+            dataframe[_quoted(key.name)].cast(from_arrow_type(key.type)) for key in self.keys[side]
+        ]
+        others = [dataframe[_quoted(name)] for name in self.others[side].names]
+        lost = reduce(or_, (key.isNull() for key in keys))
+        # Without a column it is the seed, and Spark wants at least one.
+        spread = functions.xxhash64(*others or [functions.lit(None)])
+        hashed = functions.when(lost, spread).otherwise(functions.xxhash64(*keys))
+        return functions.pmod(hashed, functions.lit(self.instances)).cast("int")
+
+    def _spread(
+        self, side: Side, batch: pa.RecordBatch, *, rows: NDArray[np.int64]
+    ) -> NDArray[np.uint64]:
+        hashed = _SparkHashes(len(rows))
+        for column in self.others[side]:
+            hashed.add(batch.column(column.name).take(pa.array(rows)), column.type)
+        return hashed.values
+
+
+@dataclass(frozen=True)
+class Broadcast:
+    """Every row to every instance: ticks, marks, punctuations."""
+
+    instances: int
+
+    def __post_init__(self) -> None:
+        _check_count(self.instances)
+
+    def group(self, side: Side, batch: pa.RecordBatch) -> Grouped:
+        rows = np.arange(batch.num_rows)
+        return np.tile(rows, self.instances), np.arange(self.instances + 1) * batch.num_rows
+
+    def column(self, side: Side, dataframe: DataFrame) -> Column:
+        from pyspark.sql import functions
+
+        return functions.array(*map(functions.lit, range(self.instances)))
+
+
+def _check_count(instances: int) -> None:
+    if not 0 < instances < 2**31:
+        raise InvalidArgument(
+            f"A join cannot run in {instances} instances.", remedy="Give it one or more."
+        )
+
+
+def _simple_columns(schema: pa.Schema) -> pa.Schema:
+    """The columns that both Spark and we can hash; nested ones may be variants in disguise."""
+    found = []
+    for field in schema:
+        if pt.is_nested(field.type):
+            continue
+        try:
+            found.append((field.name, common_type(field.type, field.type)))
+        except Incomparable:
+            continue
+    return pa.schema(found)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+class _SparkHashes:
+    """Spark's `xxhash64` of the columns added so far, and which rows have a value in each."""
+
+    def __init__(self, rows: int) -> None:
+        self.values = np.full(rows, spark_hash.SEED, np.uint64)
+        self.valid: Mask | None = None
+
+    def add(self, array: pa.Array, kind: pa.DataType) -> None:
+        leaves = Leaves()
+        leaves.add(array, kind)
+        self._fixed, self._variable = iter(leaves.fixed), iter(leaves.variable)
+        if leaves.valid is not None:
+            self.valid = leaves.valid if self.valid is None else self.valid & leaves.valid
+        self._take(kind, _EVERY_ROW if leaves.valid is None else leaves.valid)
+
+    def _take(self, kind: pa.DataType, present: Mask) -> None:
+        """Take in one column's leaves, in the order in which `Leaves` laid them out."""
+        if pt.is_struct(kind):
+            for child in kind:
+                flags = next(self._fixed)
+                self._take(child.type, flags.view(np.bool_))
+        elif has_offsets(kind):
+            spark_hash.take_bytes(self.values, *next(self._variable), present)
+        else:
+            self._take_fixed(kind, next(self._fixed), present=present)
+
+    def _take_fixed(self, kind: pa.DataType, values: Fixed, *, present: Mask) -> None:
+        if pt.is_null(kind):
+            return
+        if pt.is_decimal(kind) and values.dtype.kind == "V":
+            data = np.ascontiguousarray(values).view(np.uint8)
+            spark_hash.take_decimals(self.values, data, kind.byte_width, present)
+        elif pt.is_fixed_size_binary(kind):
+            offsets = np.arange(len(values) + 1) * kind.byte_width
+            spark_hash.take_bytes(self.values, values.view(np.uint8), offsets, present)
+        elif pt.is_decimal(kind) or values.itemsize == 8:
+            spark_hash.take_longs(self.values, _signed(values, np.int64), present)
+        else:
+            spark_hash.take_ints(self.values, _signed(values, np.int32), present)
+
+
+def _signed(values: Fixed, wanted: type[np.int32] | type[np.int64]) -> Fixed:
+    """The same bits as a signed number, or a shorter number in the wider type."""
+    if values.dtype.itemsize == np.dtype(wanted).itemsize:
+        return values.view(wanted)
+    return values.astype(wanted)
