@@ -36,6 +36,10 @@ class StateError(WatersmeetError):
     """A saved state does not fit the operator that should be restored from it."""
 
 
+class InputChanged(WatersmeetError):
+    """A file of the input is no longer what it was when the join began."""
+
+
 class SourceFailed(WatersmeetError):
     """An input raised. `__cause__` is its own error; the counts say how far the join had come."""
 

@@ -1,0 +1,220 @@
+"""Which files, columns and filter does Spark's optimized plan name, if it is no more than that?
+
+The plan is read in the JVM's own objects. A call there takes a tenth of a millisecond, so that what
+can be large, the expressions, comes as one text in JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.classic.column import _to_seq
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from watersmeet.spark.files import DataFile, JavaObject, list_files
+from watersmeet.spark.filters import ExprId, Node, Translation
+from watersmeet.spark.parquet import Dialect
+from watersmeet.spark.predicates import Column
+from watersmeet.spark.refusal import Refused
+from watersmeet.spark.scan import Filter, TableColumn
+
+_SQL = "org.apache.spark.sql."
+_PROJECT = f"{_SQL}catalyst.plans.logical.Project"
+_FILTER = f"{_SQL}catalyst.plans.logical.Filter"
+_RELATION = f"{_SQL}execution.datasources.LogicalRelation"
+_FILES = f"{_SQL}execution.datasources.HadoopFsRelation"
+# This class and no other: table formats with deletes or column mapping derive theirs from it.
+_PARQUET = f"{_SQL}execution.datasources.parquet.ParquetFileFormat"
+
+_REASONS = {
+    "InMemoryRelation": "it is cached",
+    "LogicalRDD": "its rows come from an RDD or a checkpoint",
+    "LocalRelation": "its rows were given in the program",
+}
+# They decide which files there are and which columns the table has, and both are known by now.
+_HARMLESS_OPTIONS = {
+    "basepath",
+    "compression",
+    "mergeschema",
+    "modifiedafter",
+    "modifiedbefore",
+    "path",
+    "pathglobfilter",
+    "recursivefilelookup",
+    "serialization.format",
+}
+_REQUIRED_SETTINGS = {
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.parquet.fieldId.read.enabled": "false",
+    "spark.sql.parquet.int96TimestampConversion": "false",
+}
+_CRYPTO = "parquet.crypto.factory.class"
+
+
+@dataclass(frozen=True)
+class FileScan:
+    """A choice of columns and rows of Parquet files."""
+
+    columns: tuple[TableColumn, ...]
+    # For each column of the DataFrame, its position in `columns`.
+    output: tuple[int, ...]
+    filter: Filter | None
+    files: tuple[DataFile, ...]
+    dialect: Dialect
+
+
+def read_plan(dataframe: DataFrame) -> FileScan:
+    """The scan that a classic DataFrame is; Refused if it is anything else."""
+    root = dataframe._jdf.queryExecution().optimizedPlan()
+    nodes = _chain(root)
+    relation = nodes[-1].relation()
+    _check(relation)
+    session = dataframe.sparkSession
+    java_session = session._jsparkSession
+    dialect = _dialect(java_session.sessionState().conf())
+    if java_session.sparkContext().hadoopConfiguration().get(_CRYPTO) is not None:
+        raise Refused(f"{_CRYPTO} is set, so its files may be encrypted")
+    pipeline = _Pipeline(_Table.of(relation))
+    pipeline.follow(nodes, json.loads(root.toJSON()))
+    return FileScan(
+        columns=tuple(pipeline.columns),
+        output=pipeline.output,
+        filter=pipeline.filter,
+        files=list_files(relation, nothing=_to_seq(session.sparkContext, [])),
+        dialect=dialect,
+    )
+
+
+def _chain(root: JavaObject) -> list[JavaObject]:
+    """The plan's nodes from the top down to the relation."""
+    nodes = [root]
+    while (name := nodes[-1].getClass().getName()) in (_PROJECT, _FILTER):
+        nodes.append(nodes[-1].child())
+    if name != _RELATION:
+        short = name.rsplit(".", 1)[-1]
+        raise Refused(_REASONS.get(short, f"its plan has a node {short}"))
+    return nodes
+
+
+def _check(relation: JavaObject) -> None:
+    kind = relation.getClass().getName()
+    if kind != _FILES:
+        raise Refused(f"it reads a {kind.rsplit('.', 1)[-1]}, not files")
+    form = relation.fileFormat()
+    if form.getClass().getName() != _PARQUET:
+        raise Refused(f"its format is {form.toString()}, not plain Parquet")
+    options = relation.options().keys().mkString("\n").split("\n")
+    unknown = sorted(name for name in options if name and name.lower() not in _HARMLESS_OPTIONS)
+    if unknown:
+        raise Refused(f"it is read with the option {unknown[0]!r}")
+
+
+def _dialect(conf: JavaObject) -> Dialect:
+    for name, required in _REQUIRED_SETTINGS.items():
+        if conf.getConfString(name) != required:
+            raise Refused(f"{name} is not {required}")
+    rebase = "spark.sql.parquet.{}RebaseModeInRead"
+    return Dialect(
+        case_sensitive=conf.getConfString("spark.sql.caseSensitive") == "true",
+        dates_as_written=conf.getConfString(rebase.format("datetime")) == "CORRECTED",
+        int96_as_written=conf.getConfString(rebase.format("int96")) == "CORRECTED",
+    )
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The relation's columns in its own order: those of the files, then those of their paths."""
+
+    fields: tuple[StructField, ...]
+    file_columns: int
+
+    @classmethod
+    def of(cls, relation: JavaObject) -> _Table:
+        inside = StructType.fromJson(json.loads(relation.dataSchema().json())).fields
+        outside = StructType.fromJson(json.loads(relation.partitionSchema().json())).fields
+        names = Counter(field.name.lower() for field in [*inside, *outside])
+        for name, count in names.items():
+            if count > 1:
+                raise Refused(f"its files and their paths have several columns {name!r}")
+        return cls((*inside, *outside), len(inside))
+
+    def column(self, position: int) -> TableColumn:
+        field = self.fields[position]
+        if "EXISTS_DEFAULT" in field.metadata:
+            raise Refused(f"column {field.name!r} has a default for files that lack it")
+        if "collate" in field.dataType.simpleString():
+            raise Refused(f"column {field.name!r} has a collation")
+        try:
+            kind = to_arrow_type(field.dataType, timezone="UTC")
+        except PySparkException as error:
+            raise Refused(f"column {field.name!r} is {field.dataType.simpleString()}") from error
+        place = position - self.file_columns
+        return TableColumn(pa.field(field.name, kind), place if place >= 0 else None)
+
+
+class _Pipeline:
+    """Follows columns from the relation up through filters and choices of columns."""
+
+    def __init__(self, table: _Table) -> None:
+        self._table = table
+        self.columns: list[TableColumn] = []
+        self.output: tuple[int, ...] = ()
+        self.filter: Filter | None = None
+        # Of the columns in sight, their position in the table by Spark's identity of them; of those
+        # that are read, their position in `columns`.
+        self._visible: list[tuple[ExprId, int]] = []
+        self._read: dict[int, int] = {}
+
+    def follow(self, nodes: Sequence[JavaObject], described: Sequence[dict[str, Any]]) -> None:
+        """Both from the top down: the plan's objects, and the same as Spark's JSON."""
+        self._see([Node.parse(attribute) for attribute in described[-1]["output"]])
+        for node, fields in zip(reversed(nodes[:-1]), reversed(described[:-1]), strict=True):
+            if "condition" in fields:
+                self._filter(node.condition(), Node.parse(fields["condition"]))
+            else:
+                self._choose([Node.parse(column) for column in fields["projectList"]])
+        self.output = tuple(self._use(position) for _, position in self._visible)
+
+    def _see(self, attributes: Sequence[Node]) -> None:
+        names = [field.name for field in self._table.fields]
+        if [attribute.fields["name"] for attribute in attributes] != names:
+            raise Refused("it has columns that are not the table's, such as _metadata")
+        self._visible = [(node.expr_id, place) for place, node in enumerate(attributes)]
+
+    def _choose(self, columns: Sequence[Node]) -> None:
+        visible = dict(self._visible)
+        chosen = []
+        for column in columns:
+            source = column.children[0] if column.name == "Alias" else column
+            if source.name != "AttributeReference" or source.expr_id not in visible:
+                raise Refused(f"column {column.fields.get('name')!r} is computed")
+            chosen.append((column.expr_id, visible[source.expr_id]))
+        self._visible = chosen
+
+    def _filter(self, condition: JavaObject, node: Node) -> None:
+        visible = dict(self._visible)
+
+        def find(identity: ExprId) -> Column | None:
+            if identity not in visible:
+                return None
+            position = self._use(visible[identity])
+            return Column(position, self.columns[position].field.type)
+
+        found = Filter(condition.sql(), Translation(condition, find).of(node))
+        self.filter = found if self.filter is None else self.filter.and_then(found)
+
+    def _use(self, position: int) -> int:
+        if position not in self._read:
+            column = self._table.column(position)
+            self._read[position] = len(self.columns)
+            self.columns.append(column)
+        return self._read[position]

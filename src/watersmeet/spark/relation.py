@@ -1,0 +1,183 @@
+"""Is a DataFrame a plain scan of files that we can read ourselves, or must Spark give us its rows?
+
+A plain scan is Parquet files, a choice of their columns, and a filter that translates exactly. Its
+values equal what Spark would have read, or it is not called one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DayTimeIntervalType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    TimeType,
+)
+
+from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.spark.files import DataFile
+from watersmeet.spark.parquet import names_in, open_file, readings, row_group_sizes
+from watersmeet.spark.plan import FileScan, read_plan
+from watersmeet.spark.predicates import Condition
+from watersmeet.spark.refusal import Refused
+from watersmeet.spark.scan import PlainScan, RowGroup, Split, inside
+
+__all__ = [
+    "DataFile",
+    "PlainScan",
+    "RowGroup",
+    "Split",
+    "StagedRows",
+    "arrow_schema",
+    "open_relation",
+]
+
+_FOOTERS_AT_ONCE = 8
+_TRAVELLING = (
+    NumericType,
+    BooleanType,
+    BinaryType,
+    DateType,
+    TimestampType,
+    TimestampNTZType,
+    TimeType,
+    DayTimeIntervalType,
+)
+
+
+@dataclass(frozen=True)
+class StagedRows:
+    """Any other DataFrame. `reason` completes "it is no plain scan: ..."."""
+
+    dataframe: DataFrame
+    schema: pa.Schema
+    reason: str
+
+
+def open_relation(dataframe: DataFrame, *, argument: str) -> PlainScan | StagedRows:
+    """Find out how the rows of a finite DataFrame are to be read. No job runs."""
+    if not isinstance(dataframe, DataFrame):
+        raise InvalidArgument(
+            f"{argument} is a {type(dataframe).__name__}, not a Spark DataFrame.",
+            remedy="Give a DataFrame, or use `watersmeet.local.join` for data in this process.",
+        )
+    if dataframe.isStreaming:
+        raise InvalidArgument(
+            f"{argument} is a streaming DataFrame.", remedy="Join streams with `wm.join_streams`."
+        )
+    schema = arrow_schema(dataframe, argument=argument)
+    try:
+        if not isinstance(dataframe, ClassicDataFrame):
+            raise Refused("it comes from Spark Connect, which does not show its plan")
+        return _open(read_plan(dataframe), schema)
+    except Refused as reason:
+        return StagedRows(dataframe, schema, str(reason))
+    except (Py4JError, PySparkException) as error:
+        first = str(error).strip().split("\n", 1)[0]
+        return StagedRows(dataframe, schema, f"its plan could not be read ({first})")
+
+
+def arrow_schema(dataframe: DataFrame, *, argument: str) -> pa.Schema:
+    """A DataFrame's columns in Arrow, or an error that names those that we cannot carry."""
+    repeated = [name for name, count in Counter(dataframe.columns).items() if count > 1]
+    if repeated:
+        raise SchemaError(
+            f"{argument} has several columns named {', '.join(map(repr, sorted(repeated)))}.",
+            remedy="Give every column its own name, with `withColumnRenamed` or `toDF`.",
+        )
+    for field in dataframe.schema.fields:
+        stranger = _stranger(field.dataType)
+        if stranger is not None:
+            raise SchemaError(
+                f"Column {field.name!r} of {argument} has the type {stranger.simpleString()}, "
+                "which would not come back from Arrow as it was.",
+                remedy="Cast it to another type, or leave it out.",
+            )
+    return to_arrow_schema(dataframe.schema, timezone="UTC")
+
+
+def _stranger(kind: DataType) -> DataType | None:
+    """The part of a type that Arrow cannot express, or only as something else."""
+    if isinstance(kind, ArrayType):
+        return _stranger(kind.elementType)
+    if isinstance(kind, MapType):
+        return _stranger(kind.keyType) or _stranger(kind.valueType)
+    if isinstance(kind, StructType):
+        return next((found for f in kind.fields if (found := _stranger(f.dataType))), None)
+    if isinstance(kind, StringType):
+        return None if kind.isUTF8BinaryCollation() else kind
+    return None if isinstance(kind, _TRAVELLING) else kind
+
+
+def _open(scan: FileScan, schema: pa.Schema) -> PlainScan:
+    kinds = [scan.columns[position].field.type for position in scan.output]
+    if kinds != schema.types:
+        raise Refused("its columns changed their types on the way to the files")
+    files = _matching(scan)
+    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+        footers = list(pool.map(lambda file: _footer(file, scan), files))
+    row_groups = [
+        RowGroup(place, number, rows, nbytes)
+        for place, footer in enumerate(footers)
+        for number, (rows, nbytes) in enumerate(footer)
+        if rows
+    ]
+    return PlainScan(
+        schema=schema,
+        files=files,
+        row_groups=tuple(row_groups),
+        filter=scan.filter,
+        columns=scan.columns,
+        output=scan.output,
+        dialect=scan.dialect,
+    )
+
+
+def _matching(scan: FileScan) -> tuple[DataFile, ...]:
+    """Without the files whose every row the filter drops for the values in their path."""
+    if scan.filter is None or not scan.files:
+        return scan.files
+    count = len(scan.files)
+    known = {place for place, column in enumerate(scan.columns) if column.partition is not None}
+    columns = [
+        pa.nulls(count, column.field.type)
+        if column.partition is None
+        else pa.array([file.partition[column.partition] for file in scan.files], column.field.type)
+        for column in scan.columns
+    ]
+    condition = scan.filter.condition
+    parts = condition.conjuncts if isinstance(condition, Condition) else (condition,)
+    keep = np.ones(count, dtype=bool)
+    for part in parts:
+        if part.columns and part.columns <= known:
+            keep &= part.evaluate(columns).fill_null(False).to_numpy(zero_copy_only=False)
+    return tuple(file for file, kept in zip(scan.files, keep, strict=True) if kept)
+
+
+def _footer(file: DataFile, scan: FileScan) -> list[tuple[int, int]]:
+    """Rows and bytes of each row group, once every column is known to read as in Spark."""
+    try:
+        with open_file(file.path) as opened:
+            found = readings(opened, inside(scan.columns), dialect=scan.dialect)
+            return row_group_sizes(opened, names_in(found))
+    except (OSError, pa.ArrowException) as error:
+        raise Refused(f"{file.path} cannot be read from here ({error})") from error
