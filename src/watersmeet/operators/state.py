@@ -36,8 +36,33 @@ _COUNTERS = (
 
 def save(join: ProgressiveJoin, area: SpillArea) -> Manifest:
     """Write all of a join's state to another area. The join itself can go on."""
-    parts, running = join.parts, join.reactive.running
+    parts = join.parts
     moved: dict[str, str] = {}
+    return describe(join) | {
+        "partitions": [_save_partition(parts, p, area, moved) for p in parts.disk.partitions],
+        "resident": [_save_resident(parts, side, area) for side in Side],
+        "marks": save_marks(parts, area),
+    }
+
+
+def load(join: ProgressiveJoin, area: SpillArea, manifest: Manifest) -> None:
+    """Fill a new join with a saved state, after checking that it is the same join."""
+    parts = join.parts
+    begin(join, manifest)
+    moved: dict[str, str] = {}
+    for p, saved in enumerate(manifest["partitions"]):
+        parts.disk.partitions[p] = _load_partition(parts, saved, area, moved)
+        parts.disk.changed(p)
+    parts.memory.hold_at_least([run["rows"] for run in manifest["resident"]])
+    for side, saved in zip(Side, manifest["resident"], strict=True):
+        _load_resident(parts, side, saved, area)
+    load_marks(parts, manifest["marks"], area)
+    complete(join, manifest)
+
+
+def describe(join: ProgressiveJoin) -> Manifest:
+    """All of a join's state but its rows."""
+    parts, running = join.parts, join.reactive.running
     return {
         "format": FORMAT,
         "parameters": _parameters(parts),
@@ -45,17 +70,14 @@ def save(join: ProgressiveJoin, area: SpillArea) -> Manifest:
         "rates": parts.rates.save(),
         "expected": parts.expected.save(),
         "distinct": parts.distinct.save(),
-        "partitions": [_save_partition(parts, p, area, moved) for p in parts.disk.partitions],
-        "resident": [_save_resident(parts, side, area) for side in Side],
-        "marks": _save_marks(parts, area),
         "running": None if running is None else running.save(),
         "counters": {name: copy(getattr(parts.metrics, name)) for name in _COUNTERS},
         "results": {str(stage): count for stage, count in parts.metrics.results.items()},
     }
 
 
-def load(join: ProgressiveJoin, area: SpillArea, manifest: Manifest) -> None:
-    """Fill a new join with a saved state, after checking that it is the same join."""
+def begin(join: ProgressiveJoin, manifest: Manifest) -> None:
+    """Check that a saved state is this join's, and take up what it knew about its inputs."""
     parts = join.parts
     if manifest.get("format") != FORMAT:
         raise StateError(
@@ -74,14 +96,11 @@ def load(join: ProgressiveJoin, area: SpillArea, manifest: Manifest) -> None:
     parts.rates.load(manifest["rates"])
     parts.expected.load(manifest["expected"])
     parts.distinct.load(manifest["distinct"])
-    moved: dict[str, str] = {}
-    for p, saved in enumerate(manifest["partitions"]):
-        parts.disk.partitions[p] = _load_partition(parts, saved, area, moved)
-        parts.disk.changed(p)
-    parts.memory.hold_at_least([run["rows"] for run in manifest["resident"]])
-    for side, saved in zip(Side, manifest["resident"], strict=True):
-        _load_resident(parts, side, saved, area)
-    _load_marks(parts, manifest["marks"], area)
+
+
+def complete(join: ProgressiveJoin, manifest: Manifest) -> None:
+    """Take up the counters and the task that was under way, once the rows are in place."""
+    parts = join.parts
     for name in _COUNTERS:
         setattr(parts.metrics, name, copy(manifest["counters"][name]))
     for stage in Stage:
@@ -147,14 +166,14 @@ def _load_resident(parts: Parts, side: Side, saved: Manifest, area: SpillArea) -
         parts.memory.tables[side].add(piece.hashes, piece.ats, piece.rows)
 
 
-def _save_marks(parts: Parts, area: SpillArea) -> Manifest:
+def save_marks(parts: Parts, area: SpillArea) -> Manifest:
     writer = area.create(_BITS, IoKind.FLUSH)
     batch = pa.RecordBatch.from_arrays([pa.array(parts.outcome.marks.bits)], schema=_BITS)
     block = writer.append(batch, (0, 0), first=True)
     return {"name": writer.finish(), "block": [block.offset, block.length, block.checksum]}
 
 
-def _load_marks(parts: Parts, saved: Manifest, area: SpillArea) -> None:
+def load_marks(parts: Parts, saved: Manifest, area: SpillArea) -> None:
     reader = area.open(saved["name"], _BITS, IoKind.SCAN)
     offset, length, checksum = saved["block"]
     batch = reader.read(Block(offset, length, checksum, rows=0, first_hash=0, last_hash=0))

@@ -1,0 +1,92 @@
+"""What a micro-batch brings to an operator, and in which order: rows, then time, then ends.
+
+Inside one micro-batch order means nothing, so ends take effect after all rows of their batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.errors import StateError
+from watersmeet.model import Side
+from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.rows.address import Matches
+from watersmeet.spark.streams.plan import StreamPlan, Task
+from watersmeet.spark.streams.state import Manifest
+from watersmeet.spark.streams.wire import ENDS, split_tags
+
+
+class Arrivals:
+    """One batch of one instance, and what is known from the batches before."""
+
+    def __init__(self, plan: StreamPlan, task: Task, before: Manifest | None) -> None:
+        self.rows = [0, 0]
+        self.ended: list[int | None] = list(before["ended"]) if before else [None, None]
+        """In which batch each side ended."""
+        self.rows_came: float = before["rows_came"] if before else time.time()
+        """When the last rows came, by the wall clock: it must mean the same in other processes."""
+        self._plan = plan
+        self._task = task
+        self._ending: set[Side] = set()
+
+    @property
+    def finished(self) -> bool:
+        return None not in self.ended
+
+    def feed(
+        self, operator: ProgressiveJoin, batches: Iterator[pa.RecordBatch]
+    ) -> Iterator[Matches]:
+        if operator.parts.account.limit != self._plan.memory:
+            yield from operator.resize(self._plan.memory)
+        was_finished = self.finished
+        for batch in batches:
+            yield from self._push(operator, batch)
+        if any(self.rows):
+            self.rows_came = time.time()
+        elif not was_finished and time.time() - self.rows_came >= self._plan.wait_threshold:
+            deadline = time.monotonic() + self._plan.budget
+            yield from operator.idle(lambda: time.monotonic() >= deadline)
+        for side in sorted(self._ending):
+            if self.ended[side] is None:
+                self.ended[side] = self._task.batch
+                yield from operator.end(side)
+        if self.finished and not was_finished:
+            yield from operator.finish()
+
+    def _push(self, operator: ProgressiveJoin, batch: pa.RecordBatch) -> Iterator[Matches]:
+        instances, kinds = split_tags(batch.column(0))
+        strange = instances != self._task.instance
+        if strange.any():
+            raise StateError(
+                f"Rows of instance {instances[strange][0]} of the join came to partition "
+                f"{self._task.instance}.",
+                remedy="Spark has moved the join's partitions. Put a repartition() between the "
+                "joined stream and what follows it: a coalesce() or a union().",
+            )
+        for side in Side:
+            yield from self._push_side(operator, side, batch, kinds == side)
+            if (kinds == ENDS + side).any():
+                self._ending.add(side)
+
+    def _push_side(
+        self, operator: ProgressiveJoin, side: Side, batch: pa.RecordBatch, mine: NDArray[np.bool_]
+    ) -> Iterator[Matches]:
+        count = int(np.count_nonzero(mine))
+        if not count:
+            return
+        if self.ended[side] is not None:
+            raise StateError(
+                f"The {side.name.lower()} stream ended in batch {self.ended[side]}, and "
+                f"{count:,} more rows of it came in batch {self._task.batch}.",
+                remedy="Let the end mark come after the last row, in the same batch or later.",
+            )
+        if count < len(batch):
+            batch = batch.filter(pa.array(mine))
+        self.rows[side] += count
+        schema = self._plan.join.of(side)
+        yield from operator.push(side, self._plan.wire.unload(side, batch, schema))

@@ -1,0 +1,211 @@
+"""What runs in a task of a stream join: one instance takes in one micro-batch, exactly once.
+
+For batch n the host takes version n-1 of its instance, feeds the batch's rows, writes the result to
+a file, and commits version n, which names that file. Only then does it emit, from the committed
+file. An attempt that finds version n committed emits the same rows and does nothing else, so it
+does not matter how often a batch is run, in which order its rows come, or where it was killed.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from watersmeet.errors import StateError
+from watersmeet.operators.family import find_algorithm, make_operator
+from watersmeet.operators.increments import Increments
+from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.spark import cache
+from watersmeet.spark.streams.arrivals import Arrivals
+from watersmeet.spark.streams.identity import Identity
+from watersmeet.spark.streams.metrics import BatchCounts, appended
+from watersmeet.spark.streams.output import Output, emit
+from watersmeet.spark.streams.plan import StreamPlan, Task
+from watersmeet.spark.streams.state import InstanceState, Manifest
+from watersmeet.store.account import MemoryAccount
+from watersmeet.store.claim import SpillClaim
+
+
+@dataclass
+class Live:
+    """An operator with what it lives on, and the committed version that it stands for."""
+
+    increments: Increments
+    claim: SpillClaim
+    version: str | None
+    restored: bool
+
+    @property
+    def operator(self) -> ProgressiveJoin:
+        return self.increments.join
+
+    def close(self) -> None:
+        self.operator.close()
+        self.claim.close()
+
+
+def run_batch(plan: StreamPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows that this batch adds to the result of one instance."""
+    task = Task.current()
+    identity = Identity.of(plan.join, plan.question, instances=plan.instances, query=task.query)
+    state = plan.state.instance(task.instance)
+    done = state.read(task.batch)
+    if done is None:
+        done = BatchRun(plan, task, identity=identity, state=state).run(batches)
+    else:
+        identity.check(done)
+        for _ in batches:
+            pass  # Spark wants its input read, although we have had it before.
+    yield from emit(done, state, plan.join.output)
+
+
+class BatchRun:
+    """One attempt at one batch of one instance."""
+
+    def __init__(
+        self, plan: StreamPlan, task: Task, *, identity: Identity, state: InstanceState
+    ) -> None:
+        self._plan = plan
+        self._task = task
+        self._identity = identity
+        self._state = state
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Manifest:
+        """Take the batch in and commit it; the manifest that counts, be it another attempt's."""
+        began = time.monotonic()
+        batch = self._task.batch
+        before = self._previous()
+        self._state.begin(batch)
+        live = self._operator(before)
+        try:
+            counts = BatchCounts(live.operator.metrics)
+            arrivals = Arrivals(self._plan, self._task, before)
+            output = Output(live.claim.area, self._plan.join)
+            for matches in arrivals.feed(live.operator, batches):
+                output.append(matches)
+            manifest = self._describe(live, arrivals, output)
+            record = counts.record(
+                batch=batch,
+                query=self._task.query,
+                instance=self._task.instance,
+                restored=int(live.restored),
+                memory_limit=self._plan.memory,
+                state_bytes=sum(size for size, _ in manifest["files"].values()),
+                seconds=round(time.monotonic() - began, 3),
+            )
+            manifest["batches"] = appended(before, record)
+            won = self._state.commit(batch, manifest)
+        except BaseException:
+            live.close()
+            raise
+        if not won:
+            live.close()
+            return self._committed()
+        self._state.clean(batch, {*manifest["files"], *(before["files"] if before else ())})
+        if arrivals.finished:
+            live.close()
+        else:
+            live.version = manifest["id"]
+            cache.keep(self._task.key(batch), live)
+        return manifest
+
+    def _previous(self) -> Manifest | None:
+        """The version that this batch goes on from; None for the first batch."""
+        batch, versions = self._task.batch, self._state.versions()
+        if batch == 0 and not versions:
+            return None
+        manifest = self._state.read(batch - 1) if batch - 1 in versions else None
+        if manifest is None:
+            raise self._missing(versions)
+        self._identity.check(manifest)
+        self._state.verify(manifest)
+        return manifest
+
+    def _missing(self, versions: list[int]) -> StateError:
+        if self._task.batch == 0:
+            return StateError(
+                f"This is a query's first batch, and {self._state} has version {versions[-1]} of "
+                "another query's state.",
+                remedy="Begin anew with an empty state, or go on from the old checkpoint.",
+            )
+        needed = self._task.batch - 1
+        found = f"the newest there is {versions[-1]}" if versions else "there is none"
+        return StateError(
+            f"Batch {needed + 1} needs version {needed} of {self._state}, and {found}. Either the "
+            "state was deleted or replaced, or a sink has read only a part of a batch, as show(), "
+            "take(), first(), isEmpty() and limit() do in foreachBatch.",
+            remedy="In foreachBatch, write or count the whole batch before looking at a part of "
+            "it. To begin anew, use an empty state and a new checkpoint.",
+        )
+
+    def _committed(self) -> Manifest:
+        manifest = self._state.read(self._task.batch)
+        if manifest is None:
+            raise self._missing(self._state.versions())
+        self._identity.check(manifest)
+        return manifest
+
+    def _operator(self, before: Manifest | None) -> Live:
+        """The operator that the worker has kept, if it is of the right version, or a new one."""
+        kept: Live | None = cache.take(self._task.key(self._task.batch - 1))
+        if kept is not None:
+            if before is not None and kept.version == before["id"]:
+                kept.restored = False
+                return kept
+            kept.close()
+        claim = SpillClaim(self._spill_directory())
+        try:
+            saved = None if before is None else before["operator"]
+            increments = self._new(claim) if saved is None else self._restored(saved, claim)
+        except BaseException:
+            claim.close()
+            raise
+        return Live(increments, claim, None, restored=saved is not None)
+
+    def _spill_directory(self) -> Path | None:
+        """Beside the state if that is on this machine: then spilled files join it by a link."""
+        local = self._plan.state.local_path
+        if local is None:
+            return None
+        directory = local / "spill"
+        directory.mkdir(exist_ok=True)
+        return directory
+
+    def _new(self, claim: SpillClaim) -> Increments:
+        plan = self._plan
+        memory = MemoryAccount(plan.memory)
+        name = plan.question.algorithm
+        return Increments(make_operator(name, plan.join, memory=memory, spill=claim.area))
+
+    def _restored(self, saved: Manifest, claim: SpillClaim) -> Increments:
+        return Increments.restore(
+            self._state,
+            saved,
+            schema=self._plan.join,
+            algorithm=find_algorithm(self._plan.question.algorithm),
+            memory=MemoryAccount(self._plan.memory),
+            spill=claim.area,
+            clock=time.monotonic,
+        )
+
+    def _describe(self, live: Live, arrivals: Arrivals, output: Output) -> Manifest:
+        """The new version, whose files are all in place."""
+        operator = None if arrivals.finished else live.increments.save(self._state)
+        described = output.finish(self._state)
+        names = [] if operator is None else list(operator["files"])
+        if described is not None:
+            names.append(described["name"])
+        return self._identity.describe() | {
+            "id": uuid.uuid4().hex,
+            "batch": self._task.batch,
+            "ended": arrivals.ended,
+            "rows_came": arrivals.rows_came,
+            "operator": operator,
+            "output": described,
+            "files": {name: list(self._state.files[name]) for name in names},
+        }

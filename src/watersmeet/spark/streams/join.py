@@ -1,0 +1,274 @@
+"""`wm.join_streams`: everything that can be wrong with a join of two streams, found at the call."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from watersmeet.errors import InvalidArgument, MemoryTooSmall, SchemaError
+from watersmeet.model import JoinType, Side
+from watersmeet.operators.question import Question
+from watersmeet.rows.condition import ConditionLike
+from watersmeet.rows.schema import JoinSchema, On
+from watersmeet.spark.routing import HashRouter
+from watersmeet.spark.streams.host import run_batch
+from watersmeet.spark.streams.identity import Identity
+from watersmeet.spark.streams.plan import StreamPlan
+from watersmeet.spark.streams.state import Manifest, StateDirectory
+from watersmeet.spark.streams.ticks import parse_interval, tick_stream
+from watersmeet.spark.streams.wire import ENDS, TAG, Wire, instance_of, tag
+from watersmeet.store.account import SMALLEST_MEMORY, MemoryPlan
+
+EndCondition: TypeAlias = "Column | str | None"
+Ends = tuple[EndCondition, EndCondition]
+
+# Reactive work may take this share of the time between ticks: rows that come meanwhile wait.
+_BUDGET_SHARE = 0.5
+_BUDGET_WITHOUT_TICKS = 0.5
+
+
+def join_streams(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: On,
+    state: str | os.PathLike[str],
+    how: str = "inner",
+    algorithm: str = "auto",
+    memory: int | str = "256MB",
+    wait_threshold: float = 0.5,
+    ends: Ends | None = None,
+    ticks: str | float | None = "1 second",
+    instances: int | None = None,
+    condition: ConditionLike | None = None,
+    suffixes: tuple[str, str] = ("", "_right"),
+) -> DataFrame:
+    """Join two streams; the result is a stream, for any sink and trigger.
+
+    Rows of the result come in the micro-batch in which the later partner came, or, if the earlier
+    one had been spilled by then, while the streams stall or at their end. A query that is killed
+    goes on from its checkpoint with the same rows as if nothing had happened (docs/spark.md says
+    what that means for each kind of sink).
+
+    Parameters
+    ----------
+    left, right
+        Streaming DataFrames of the same session.
+    on
+        The column that must be equal, or a list of them; {"id": "user_id"} where the two sides
+        call it differently.
+    state
+        A directory for what the join remembers, or a URI that `pyarrow.fs` knows; one for each
+        query, reached by all executors, kept as long as the query's checkpoint.
+    how
+        inner; with `ends` also left, right, full, semi or anti.
+    algorithm
+        shj, xjoin, hmj, pmj, rpj, rpj-md, rpj-dd, ...; auto is rpj.
+    memory
+        The most that the operators may hold on one machine, over all instances.
+    wait_threshold
+        Seconds without rows after which spilled rows are joined.
+    ends
+        For the left and the right stream a condition, SQL text or a Column, that is true for a
+        row that is no data but says that its stream is complete. When both are, all that is owed
+        comes out.
+    ticks
+        How often a micro-batch is due although no row has come, so that stalls are used; None for
+        never. With the trigger `availableNow` there are none.
+    instances
+        Into how many parts the keys are divided: as many as tasks run at once, or as many as the
+        state has.
+    condition
+        A `pyarrow.compute` expression over the columns of the result, or a function of a batch of
+        them, that a pair must also meet.
+    suffixes
+        What is appended to a name that both sides have, left and right.
+    """
+    streams = (left, right)
+    for side in Side:
+        _check_stream(streams[side], side)
+    question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
+    marks = _check_ends(ends, question.how)
+    interval = parse_interval(ticks)
+    schemas = (_arrow_schema(left, Side.LEFT), _arrow_schema(right, Side.RIGHT))
+    join = question.resolve(*schemas)
+    _check_collations(streams, join)
+    directory = StateDirectory.parse(state)
+    directory.create()
+    tasks, on_a_machine = _tasks(left.sparkSession)
+    saved = directory.latest()
+    count = _instances(instances, _saved_instances(saved) or tasks)
+    if saved is not None:
+        Identity.of(join, question, instances=count).check(saved)
+    plan = StreamPlan(
+        question=question,
+        schemas=schemas,
+        wire=Wire.of(left.schema, right.schema),
+        instances=count,
+        memory=_memory_each(memory, min(count, on_a_machine)),
+        state=directory,
+        wait_threshold=_seconds(wait_threshold),
+        budget=_BUDGET_WITHOUT_TICKS if interval is None else _BUDGET_SHARE * interval,
+    )
+    return _joined(streams, plan, marks, interval)
+
+
+def _joined(
+    streams: tuple[DataFrame, DataFrame], plan: StreamPlan, marks: Ends, interval: float | None
+) -> DataFrame:
+    """The plan that Spark gets: both streams on one wire, by instance, through the host."""
+    router = HashRouter.of(plan.join, instances=plan.instances)
+    tagged = []
+    for side in Side:
+        instance = router.column(side, streams[side])
+        tagged.append(plan.wire.load(side, streams[side], _tags(side, instance, marks, plan)))
+    wire = tagged[Side.LEFT].union(tagged[Side.RIGHT])
+    if interval is not None:
+        wire = wire.union(tick_stream(wire.sparkSession, wire.schema, interval))
+
+    def host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return run_batch(plan, batches)
+
+    parted = wire.repartitionById(plan.instances, instance_of(sf.col(TAG)))
+    return parted.mapInArrow(host, _output_schema(streams, plan.join))
+
+
+def _tags(side: Side, instance: Column, marks: Ends, plan: StreamPlan) -> Column:
+    mark = marks[side]
+    if mark is None:
+        return tag(instance, sf.lit(int(side)))
+    # The word that a stream has ended goes to every instance.
+    ended = sf.coalesce(sf.expr(mark) if isinstance(mark, str) else mark, sf.lit(False))
+    everywhere = [tag(sf.lit(number), sf.lit(ENDS + side)) for number in range(plan.instances)]
+    here = sf.array(tag(instance, sf.lit(int(side))))
+    return sf.explode(sf.when(ended, sf.array(*everywhere)).otherwise(here)).alias(TAG)
+
+
+def _output_schema(streams: tuple[DataFrame, DataFrame], join: JoinSchema) -> StructType:
+    """Spark's own types of the columns: two of them may be one and the same to Arrow."""
+    fields = []
+    for column in join.columns:
+        side, position = column.suppliers[0]
+        kind = from_arrow_type(column.field.type) if column.cast else None
+        fields.append(
+            StructField(
+                column.field.name,
+                kind or streams[side].schema[position].dataType,
+                column.field.nullable,
+            )
+        )
+    return StructType(fields)
+
+
+# ---- what can be wrong ------------------------------------------------------------------------
+
+
+def _check_stream(stream: Any, side: Side) -> None:
+    name = side.name.lower()
+    if not hasattr(stream, "mapInArrow"):
+        raise InvalidArgument(
+            f"{name} is a {type(stream).__name__}, no Spark DataFrame.",
+            remedy="Give two streaming DataFrames, from spark.readStream.",
+        )
+    if not stream.isStreaming:
+        raise InvalidArgument(
+            f"{name} is a DataFrame that does not stream.",
+            remedy="Use wm.join for two tables; read the table with spark.readStream to join it "
+            "with a stream.",
+        )
+
+
+def _arrow_schema(stream: DataFrame, side: Side) -> pa.Schema:
+    try:
+        return to_arrow_schema(stream.schema, timezone="UTC")
+    except PySparkException as error:
+        raise SchemaError(
+            f"A column of the {side.name.lower()} stream cannot travel to Python: {error}.",
+            remedy="Cast it to another type or leave it out.",
+        ) from error
+
+
+def _check_collations(streams: tuple[DataFrame, DataFrame], join: JoinSchema) -> None:
+    for key in join.keys:
+        for side, name in zip(Side, (key.left, key.right), strict=True):
+            kind = streams[side].schema[name].dataType
+            if isinstance(kind, StringType) and not kind.isUTF8BinaryCollation():
+                raise SchemaError(
+                    f"Key column {name!r} of the {side.name.lower()} stream has the collation "
+                    f"{kind.collation}, and keys are compared byte by byte.",
+                    remedy='Join on collate(column, "UTF8_BINARY"), or on lower(column).',
+                )
+
+
+def _check_ends(ends: Any, how: JoinType) -> Ends:
+    marks: tuple[Any, ...] = (None, None) if ends is None else ends
+    if not (isinstance(marks, tuple | list) and len(marks) == 2) or not all(
+        mark is None or isinstance(mark, str | Column) for mark in marks
+    ):
+        raise InvalidArgument(
+            f"ends={ends!r} is no pair of conditions.",
+            remedy='Give one for each stream, as in ends=("is_last", "id < 0"), or None for one '
+            "that does not end.",
+        )
+    if how is not JoinType.INNER and None in marks:
+        raise InvalidArgument(
+            f"how={str(how)!r} asks for rows that never find a partner, or counts partners up to "
+            "the last, and nobody knows the last row of a stream without end.",
+            remedy='Use how="inner", or say with `ends` how each of the two streams ends.',
+        )
+    return (marks[0], marks[1])
+
+
+def _tasks(spark: SparkSession) -> tuple[int, int]:
+    """How many tasks run at once in all, and how many of them share a machine."""
+    context = spark.sparkContext
+    tasks = max(context.defaultParallelism, 1)
+    if str(context.master).startswith("local"):
+        return tasks, tasks
+    cores = int(context.getConf().get("spark.executor.cores") or 1)
+    each = int(context.getConf().get("spark.task.cpus") or 1)
+    return tasks, max(cores // each, 1)
+
+
+def _saved_instances(saved: Manifest | None) -> int:
+    """How many instances a state has; 0 if that is not known, whatever is wrong with it."""
+    return int(saved.get("parameters", {}).get("instances", 0)) if saved else 0
+
+
+def _instances(given: Any, default: int) -> int:
+    if given is None:
+        return default
+    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
+        raise InvalidArgument(
+            f"instances={given!r} is no number of instances.", remedy="Give 1 or more."
+        )
+    return given
+
+
+def _memory_each(memory: int | str, sharers: int) -> int:
+    limit, _ = MemoryPlan.parse(memory)
+    if limit // sharers < SMALLEST_MEMORY:
+        raise MemoryTooSmall(
+            f"memory={memory!r} leaves {limit // sharers:,} bytes for each of the {sharers} "
+            "instances on a machine.",
+            remedy=f"Give at least {sharers * SMALLEST_MEMORY // 2**20}MB.",
+        )
+    return limit // sharers
+
+
+def _seconds(patience: Any) -> float:
+    number = isinstance(patience, int | float) and not isinstance(patience, bool)
+    if not number or not 0 <= patience < math.inf:
+        raise InvalidArgument(
+            f"wait_threshold={patience!r} is no number of seconds.", remedy="Use for example 0.5."
+        )
+    return float(patience)

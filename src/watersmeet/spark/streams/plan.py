@@ -1,0 +1,64 @@
+"""What the tasks of one join of streams need to know, and which part of it a task is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from watersmeet.errors import StateError
+from watersmeet.operators.question import Question
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.spark.streams.state import StateDirectory
+from watersmeet.spark.streams.wire import Wire
+
+
+@dataclass(frozen=True)
+class StreamPlan:
+    """One join of streams as its tasks see it. Sent with every task, so it holds values only."""
+
+    question: Question
+    schemas: tuple[pa.Schema, pa.Schema]
+    wire: Wire
+    instances: int
+    memory: int
+    """Bytes for one instance."""
+    state: StateDirectory
+    wait_threshold: float
+    budget: float
+    """Seconds that one batch may spend on reactive work."""
+
+    @cached_property
+    def join(self) -> JoinSchema:
+        return self.question.resolve(*self.schemas)
+
+    def __getstate__(self) -> dict[str, object]:
+        # What can be made again from the rest holds numba functions, and is large.
+        return {k: v for k, v in vars(self).items() if k != "join"}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One instance in one batch of one query."""
+
+    query: str
+    batch: int
+    instance: int
+
+    @classmethod
+    def current(cls) -> Task:
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId") if context else None
+        batch = context.getLocalProperty("streaming.sql.batchId") if context else None
+        if context is None or query is None or batch is None:
+            raise StateError(
+                "A join of streams was run outside of a streaming query.",
+                remedy="Start it with writeStream. In foreachBatch, use no threads of your own "
+                "other than pyspark.InheritableThread.",
+            )
+        return cls(query, int(batch), context.partitionId())
+
+    def key(self, version: int) -> tuple[str, int, int]:
+        return (self.query, self.instance, version)

@@ -1,0 +1,318 @@
+"""The state of a stream join on disk: versions that appear at once, files that never change.
+
+    STATE/instance-0003/00000017.json     version 17 of instance 3: the state after batch 17
+    STATE/instance-0003/files/...         rows that versions refer to, and the output of batches
+
+A version exists from the moment its manifest does. The manifest lists the size and the checksum of
+every file it needs and carries a checksum of itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.fs as fs
+import xxhash
+
+from watersmeet.errors import InvalidArgument, StateError
+
+FORMAT = 1
+Manifest = dict[str, Any]
+
+_MANIFEST = re.compile(r"(\d{8,})\.json")
+_FILE = re.compile(r"(\d{8,})-[0-9a-f]+\.arrow")
+_INSTANCE = re.compile(r"instance-(\d{4,})")
+_COPIED_BYTES = 2**20
+
+
+class StoredFile(NamedTuple):
+    size: int
+    checksum: int
+
+
+@dataclass(frozen=True)
+class StateDirectory:
+    """A directory by its URI, or by a path if it is on this machine. Can be sent to tasks."""
+
+    uri: str
+
+    @classmethod
+    def parse(cls, state: object) -> StateDirectory:
+        if not isinstance(state, str | os.PathLike) or not str(state):
+            raise InvalidArgument(
+                f"state={state!r} is no place for the state of a stream.",
+                remedy="Give a directory or a URI that all executors reach, one for each query.",
+            )
+        text = str(state)
+        place = cls(text.rstrip("/") if "://" in text else str(Path(text).absolute()))
+        try:
+            place.system()
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InvalidArgument(
+                f"state={text!r} cannot be reached: {error}.",
+                remedy="Use a local path or a URI that pyarrow.fs knows, as in s3:// or hdfs://.",
+            ) from error
+        return place
+
+    def system(self) -> tuple[fs.FileSystem, str]:
+        system, path = fs.FileSystem.from_uri(self.uri)
+        return system, path
+
+    @property
+    def local_path(self) -> Path | None:
+        """Where it is, if it is a directory of this machine's own file systems."""
+        system, path = self.system()
+        return Path(path) if isinstance(system, fs.LocalFileSystem) else None
+
+    def create(self) -> None:
+        """Make the directory, and find out now whether it can be written to."""
+        system, path = self.system()
+        tried = f"{path}/tried-{uuid.uuid4().hex}"
+        try:
+            system.create_dir(path, recursive=True)
+            with system.open_output_stream(tried) as out:
+                out.write(bytes(4096))
+            system.delete_file(tried)
+        except OSError as error:
+            raise unusable(self.uri, error) from error
+
+    def instance(self, number: int) -> InstanceState:
+        return InstanceState(self.uri, number)
+
+    def instances(self) -> list[int]:
+        """The instances of which there is any state."""
+        system, path = self.system()
+        found = system.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        names = (_INSTANCE.fullmatch(info.base_name) for info in found)
+        return sorted(int(name[1]) for name in names if name)
+
+    def latest(self) -> Manifest | None:
+        """Some manifest of the newest version, for what all of them have in common."""
+        for number in self.instances():
+            instance = self.instance(number)
+            if versions := instance.versions():
+                return instance.read(versions[-1])
+        return None
+
+
+class InstanceState:
+    """Versions and files of one instance.
+
+    On a local file system a version is committed by making a hard link, which fails if there is
+    one already: of several attempts, one wins. Elsewhere it is moved into place after a look
+    whether there is one; HDFS refuses to replace it, an object store would let two attempts of
+    one task that end in the same moment both win, so keep speculation off there.
+    """
+
+    def __init__(self, uri: str, number: int) -> None:
+        self.number = number
+        self.version = 0
+        """The version that is being made. Files carry it in their names."""
+        self.files: dict[str, StoredFile] = {}
+        """Files that are known, from a manifest or because they were put here."""
+        self._system, root = fs.FileSystem.from_uri(uri)
+        self._path = f"{root}/instance-{number:04}"
+        self._is_local = isinstance(self._system, fs.LocalFileSystem)
+        self._reading = fs.LocalFileSystem(use_mmap=True) if self._is_local else self._system
+
+    def __str__(self) -> str:
+        return self._path
+
+    # ---- versions -------------------------------------------------------------------------------
+
+    def versions(self) -> list[int]:
+        found = self._system.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
+        names = (_MANIFEST.fullmatch(info.base_name) for info in found)
+        return sorted(int(name[1]) for name in names if name)
+
+    def read(self, version: int) -> Manifest | None:
+        """A version's manifest; None if there is no such version."""
+        path = self._manifest(version)
+        try:
+            with self._system.open_input_stream(path) as source:
+                text = source.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _damaged(path, f"cannot be read ({error})") from error
+        try:
+            checksum, content = text.split(b"\n", 1)
+            if int(checksum) != xxhash.xxh3_64_intdigest(content):
+                raise ValueError
+            manifest: Manifest = json.loads(content)
+        except ValueError:
+            raise _damaged(path, "has been altered") from None
+        return manifest
+
+    def commit(self, version: int, manifest: Manifest) -> bool:
+        """Make a version exist. False if it does already: then that one counts."""
+        content = json.dumps(manifest).encode()
+        text = b"%d\n%s" % (xxhash.xxh3_64_intdigest(content), content)
+        final, draft = self._manifest(version), f"{self._path}/draft-{uuid.uuid4().hex}"
+        try:
+            with self._system.open_output_stream(draft) as out:
+                out.write(text)
+            try:
+                return self._publish(draft, final)
+            finally:
+                if self._system.get_file_info(draft).type is not fs.FileType.NotFound:
+                    self._system.delete_file(draft)
+        except OSError as error:
+            raise unusable(self._path, error) from error
+
+    def _publish(self, draft: str, final: str) -> bool:
+        if self._is_local:
+            try:
+                os.link(draft, final)
+            except FileExistsError:
+                return False
+            return True
+        if self._exists(final):
+            return False
+        try:
+            self._system.move(draft, final)
+        except OSError:
+            if self._exists(final):
+                return False
+            raise
+        return True
+
+    def clean(self, version: int, keep: set[str]) -> None:
+        """Remove versions older than the one before `version`, and files that `keep` lacks.
+
+        Only files made for earlier versions: no attempt that writes them now can still commit, so
+        a cleaner that is late does no harm. What cannot be removed now is tried again next time.
+        """
+        old = [self._manifest(each) for each in self.versions() if each < version - 1]
+        listed = self._system.get_file_info(fs.FileSelector(f"{self._path}/files"))
+        for info in listed:
+            made_for = _FILE.fullmatch(info.base_name)
+            if made_for and int(made_for[1]) < version and info.base_name not in keep:
+                old.append(info.path)
+        for path in old:
+            try:
+                self._system.delete_file(path)
+            except OSError:
+                continue
+
+    # ---- files ----------------------------------------------------------------------------------
+
+    def begin(self, version: int) -> None:
+        """Get ready to make a version."""
+        self.version = version
+        try:
+            self._system.create_dir(f"{self._path}/files", recursive=True)
+        except OSError as error:
+            raise unusable(self._path, error) from error
+
+    def put(self, path: Path) -> str:
+        name = f"{self.version:08}-{uuid.uuid4().hex}.arrow"
+        target = self._file(name)
+        try:
+            self.files[name] = _measure(path)
+            if self._is_local:
+                _link_or_copy(path, Path(target))
+            else:
+                with path.open("rb") as source, self._system.open_output_stream(target) as out:
+                    shutil.copyfileobj(source, out, _COPIED_BYTES)
+        except OSError as error:
+            raise unusable(self._path, error) from error
+        return name
+
+    def get(self, name: str, path: Path) -> None:
+        target = self._file(name)
+        try:
+            if self._is_local:
+                _link_or_copy(Path(target), path)
+            else:
+                with self._system.open_input_stream(target) as source, path.open("xb") as out:
+                    shutil.copyfileobj(source, out, _COPIED_BYTES)
+            found = _measure(path)
+        except OSError as error:
+            raise _damaged(target, f"cannot be read ({error})") from error
+        if found != self.files[name]:
+            raise _damaged(target, "has been altered")
+
+    def open(self, name: str) -> pa.NativeFile:
+        try:
+            return self._reading.open_input_file(self._file(name))
+        except OSError as error:
+            raise _damaged(self._file(name), f"cannot be read ({error})") from error
+
+    def read_block(self, source: pa.NativeFile, name: str, *, offset: int, length: int) -> Any:
+        """Bytes of an open file, without a copy where the file system allows it."""
+        try:
+            source.seek(offset)
+            block = source.read_buffer(length)
+        except OSError as error:
+            raise _damaged(self._file(name), f"cannot be read ({error})") from error
+        if block.size != length:
+            raise _damaged(self._file(name), "is shorter than what was written")
+        return block
+
+    def altered(self, name: str) -> StateError:
+        return _damaged(self._file(name), "has been altered")
+
+    def verify(self, manifest: Manifest) -> None:
+        """Find out that all files of a version are there, with the right sizes."""
+        self.files = {name: StoredFile(*file) for name, file in manifest["files"].items()}
+        listed = self._system.get_file_info(
+            fs.FileSelector(f"{self._path}/files", allow_not_found=True)
+        )
+        sizes = {info.base_name: info.size for info in listed}
+        for name, file in self.files.items():
+            if name not in sizes:
+                raise _damaged(self._file(name), "is missing")
+            if sizes[name] != file.size:
+                raise _damaged(self._file(name), "has another size than what was written")
+
+    def _file(self, name: str) -> str:
+        return f"{self._path}/files/{name}"
+
+    def _manifest(self, version: int) -> str:
+        return f"{self._path}/{version:08}.json"
+
+    def _exists(self, path: str) -> bool:
+        return bool(self._system.get_file_info(path).type is not fs.FileType.NotFound)
+
+
+def _link_or_copy(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:  # Another device, or a file system without links.
+        shutil.copyfile(source, target)
+
+
+def _measure(path: Path) -> StoredFile:
+    digest, size = xxhash.xxh3_64(), 0
+    with path.open("rb") as file:
+        while piece := file.read(_COPIED_BYTES):
+            digest.update(piece)
+            size += len(piece)
+    return StoredFile(size, digest.intdigest())
+
+
+def unusable(place: str, error: OSError) -> StateError:
+    return StateError(
+        f"The state directory {place} cannot be written to ({error}).",
+        remedy="Give `state` a directory with enough room that the driver and every executor can "
+        "write to.",
+    )
+
+
+def _damaged(path: str, what: str) -> StateError:
+    return StateError(
+        f"The state file {path} {what}.",
+        remedy="No row was emitted from it. Bring the file back from a copy, or start the query "
+        "anew with an empty state and a new checkpoint.",
+    )
