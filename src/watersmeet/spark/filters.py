@@ -45,6 +45,7 @@ _LOGIC = {
     "Not": "not",
     "IsNull": "is null",
     "IsNotNull": "is not null",
+    "IsNaN": "is nan",
 }
 
 ExprId = tuple[int, str]
@@ -188,6 +189,10 @@ class Translation:
             raise self._refusal(node)
         return Condition(_PLACES[node.name], (text, part))
 
+    def _at_least(self, node: Node) -> Condition:
+        needed = Constant(node.fields["n"], pa.int32())
+        return Condition("at least", (needed, *map(self._translate, node.children)))
+
     def _live(self, node: Node) -> JavaObject:
         return self.condition.apply(node.index)
 
@@ -228,6 +233,7 @@ _SPECIAL: dict[str, Callable[[Translation, Node], Expression]] = {
     "Cast": Translation._widened,
     "In": Translation._among,
     "InSet": Translation._among_many,
+    "AtLeastNNonNulls": Translation._at_least,
     **dict.fromkeys(_SIGNS, Translation._compared),
     **dict.fromkeys(_PLACES, Translation._matched),
 }

@@ -31,6 +31,10 @@ class Dialect:
     dates_as_written: bool
     int96_as_written: bool
 
+    def folded(self, name: str) -> str:
+        """Names that are equal in this form are one name."""
+        return name if self.case_sensitive else name.lower()
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -126,10 +130,10 @@ class _Layout:
         schema = file.schema
         leaves = [schema.column(number) for number in range(len(schema))]
         self._leaves = {leaf.path: leaf for leaf in leaves}
-        self._names = Counter(self._folded(name) for name in file.schema_arrow.names)
+        self._names = Counter(dialect.folded(name) for name in file.schema_arrow.names)
         if len(self._leaves) < len(leaves):
             raise Refused("a file has two columns of one name")
-        self._fields = {self._folded(field.name): field for field in file.schema_arrow}
+        self._fields = {dialect.folded(field.name): field for field in file.schema_arrow}
         written = file.metadata.metadata or {}
         self._dates_as_written = _is_new_calendar(
             written, "3.0.0", legacy=b"legacyDateTime", otherwise=dialect.dates_as_written
@@ -139,7 +143,7 @@ class _Layout:
         )
 
     def find(self, column: pa.Field) -> Reading:
-        folded = self._folded(column.name)
+        folded = self._dialect.folded(column.name)
         if folded not in self._fields:
             return Reading(None, column.type)
         if self._names[folded] > 1:
@@ -147,9 +151,6 @@ class _Layout:
         field = self._fields[folded]
         self._check(field.type, column.type, field.name)
         return Reading(field.name, column.type)
-
-    def _folded(self, name: str) -> str:
-        return name if self._dialect.case_sensitive else name.lower()
 
     def _check(self, found: pa.DataType, wanted: pa.DataType, path: str) -> None:
         if pt.is_struct(wanted):
@@ -166,9 +167,16 @@ class _Layout:
         elif pt.is_list(wanted):
             if not pt.is_list(found):
                 raise self._unlike(path, found, wanted)
-            self._check(found.value_type, wanted.value_type, f"{path}.list.element")
+            self._check(found.value_type, wanted.value_type, self._element(path))
         else:
             self._check_leaf(found, wanted, path)
+
+    def _element(self, path: str) -> str:
+        """Where a list keeps its elements: the standard's name, or Arrow's former one."""
+        former = f"{path}.list.item"
+        if any(leaf == former or leaf.startswith(f"{former}.") for leaf in self._leaves):
+            return former
+        return f"{path}.list.element"
 
     def _check_leaf(self, found: pa.DataType, wanted: pa.DataType, path: str) -> None:
         leaf = self._leaves.get(path)

@@ -83,7 +83,7 @@ def read_plan(dataframe: DataFrame) -> FileScan:
     dialect = _dialect(java_session.sessionState().conf())
     if java_session.sparkContext().hadoopConfiguration().get(_CRYPTO) is not None:
         raise Refused(f"{_CRYPTO} is set, so its files may be encrypted")
-    pipeline = _Pipeline(_Table.of(relation))
+    pipeline = _Pipeline(_Table.of(relation, dialect))
     pipeline.follow(nodes, json.loads(root.toJSON()))
     return FileScan(
         columns=tuple(pipeline.columns),
@@ -138,10 +138,10 @@ class _Table:
     file_columns: int
 
     @classmethod
-    def of(cls, relation: JavaObject) -> _Table:
+    def of(cls, relation: JavaObject, dialect: Dialect) -> _Table:
         inside = StructType.fromJson(json.loads(relation.dataSchema().json())).fields
         outside = StructType.fromJson(json.loads(relation.partitionSchema().json())).fields
-        names = Counter(field.name.lower() for field in [*inside, *outside])
+        names = Counter(dialect.folded(field.name) for field in [*inside, *outside])
         for name, count in names.items():
             if count > 1:
                 raise Refused(f"its files and their paths have several columns {name!r}")

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 Data = Any
 """An Arrow array or scalar: pyarrow has no types of its own to say so."""
@@ -129,12 +131,26 @@ def _in_with_null(operand: Data, choice: pa.Array) -> Data:
     return pc.if_else(pc.is_in(operand, value_set=choice), True, pa.scalar(None, pa.bool_()))
 
 
+def _at_least(needed: pa.Scalar, *operands: Data) -> Data:
+    """Spark's `dropna`: how many are neither null nor NaN."""
+    present = [pc.is_valid(operand).cast(pa.int32()) for operand in map(_without_nan, operands)]
+    return pc.greater_equal(reduce(pc.add, present), needed)
+
+
+def _without_nan(data: Data) -> Data:
+    if not pt.is_floating(data.type):
+        return data
+    return pc.if_else(pc.is_nan(data), pa.scalar(None, data.type), data)
+
+
 OPERATIONS: dict[str, Callable[..., Data]] = {
     "and": pc.and_kleene,
     "or": pc.or_kleene,
     "not": pc.invert,
     "is null": pc.is_null,
     "is not null": pc.is_valid,
+    "is nan": lambda data: pc.coalesce(pc.is_nan(data), pa.scalar(False)),
+    "at least": _at_least,
     "=": pc.equal,
     "<=>": _or_both_null(pc.equal),
     "<": pc.less,

@@ -30,7 +30,6 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    TimeType,
 )
 
 from watersmeet.errors import InvalidArgument, SchemaError
@@ -59,7 +58,6 @@ _TRAVELLING = (
     DateType,
     TimestampType,
     TimestampNTZType,
-    TimeType,
     DayTimeIntervalType,
 )
 
