@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ROWS = 80
 # Not a power of two, and large: nearly half of a hash's bits show.
 MANY = 2**31 - 1
+ODD = "a `name.with` dots"
 
 Draw = Callable[[Random], Any]
 
@@ -162,19 +163,22 @@ def table() -> pa.RecordBatch:
     """Two columns of each type, to be the sides of joins of the table with itself."""
     random = Random(7)
     columns = {f"{name} {side}": column(name, random) for name in KINDS for side in ("l", "r")}
-    columns["quoted `name.with` dots"] = pa.array(range(ROWS))
+    columns[ODD] = pa.array(range(ROWS))
     columns["list"] = pa.array([[row] for row in range(ROWS)])
     return pa.record_batch(columns)
 
 
 def routers(table: pa.RecordBatch) -> list[HashRouter]:
-    pairs = [
-        [(f"{a} l", f"{b} r") for a, b in zip(left, right, strict=True)] for left, right in KEYS
-    ]
-    pairs.append([("quoted `name.with` dots", "quoted `name.with` dots")])
-    schemas = [JoinSchema.resolve(table.schema, table.schema, on) for on in pairs]
-    few = [HashRouter.of(schemas[-1], instances=count) for count in (1, 7, 8)]
-    return [HashRouter.of(schema, instances=MANY) for schema in schemas] + few
+    found = []
+    for names in KEYS:
+        on = [(f"{a} l", f"{b} r") for a, b in zip(*names, strict=True)]
+        left, right = (table.select([*side, ODD]).schema for side in zip(*on, strict=True))
+        found.append(HashRouter.of(JoinSchema.resolve(left, right, on), instances=MANY))
+    # Here every column of the table has a part in spreading rows without a key.
+    for key, instances in (("null l", MANY), ("int l", 1), ("int l", 7), (ODD, 8)):
+        schema = JoinSchema.resolve(table.schema, table.schema, key)
+        found.append(HashRouter.of(schema, instances=instances))
+    return found
 
 
 @pytest.mark.spark

