@@ -107,4 +107,7 @@ class Streams:
 
 
 def counted(frame: DataFrame) -> Rows:
-    return Counter(tuple(row) for row in frame.collect())
+    """Rows by how often they are there. NaN is made equal to itself."""
+    return Counter(
+        tuple("NaN" if value != value else value for value in row) for row in frame.collect()
+    )

@@ -20,6 +20,7 @@ from watersmeet.errors import StateError
 from watersmeet.operators.family import find_algorithm, make_operator
 from watersmeet.operators.increments import Increments
 from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.tuning import Tuning
 from watersmeet.spark import cache
 from watersmeet.spark.streams.arrivals import Arrivals
 from watersmeet.spark.streams.identity import Identity
@@ -27,8 +28,10 @@ from watersmeet.spark.streams.metrics import BatchCounts, appended
 from watersmeet.spark.streams.output import Output, emit
 from watersmeet.spark.streams.plan import StreamPlan, Task
 from watersmeet.spark.streams.state import InstanceState, Manifest
-from watersmeet.store.account import MemoryAccount
+from watersmeet.store.account import MemoryAccount, MemoryPlan
 from watersmeet.store.claim import SpillClaim
+from watersmeet.store.device import Costs, measure_costs
+from watersmeet.store.spill import SpillArea
 
 
 @dataclass
@@ -180,7 +183,11 @@ class BatchRun:
         plan = self._plan
         memory = MemoryAccount(plan.memory)
         name = plan.question.algorithm
-        return Increments(make_operator(name, plan.join, memory=memory, spill=claim.area))
+        return Increments(
+            make_operator(
+                name, plan.join, memory=memory, spill=claim.area, tuning=self._tuning(claim.area)
+            )
+        )
 
     def _restored(self, saved: Manifest, claim: SpillClaim) -> Increments:
         return Increments.restore(
@@ -191,7 +198,11 @@ class BatchRun:
             memory=MemoryAccount(self._plan.memory),
             spill=claim.area,
             clock=time.monotonic,
+            tuning=self._tuning(claim.area),
         )
+
+    def _tuning(self, area: SpillArea) -> Tuning:
+        return Tuning(costs=_costs(area, MemoryPlan.split(self._plan.memory).work // 48))
 
     def _describe(self, live: Live, arrivals: Arrivals, output: Output) -> Manifest:
         """The new version, whose files are all in place."""
@@ -209,3 +220,14 @@ class BatchRun:
             "output": described,
             "files": {name: list(self._state.files[name]) for name in names},
         }
+
+
+_measured: dict[int, Costs] = {}
+
+
+def _costs(area: SpillArea, page_bytes: int) -> Costs:
+    """What the disk costs, measured once in a process: operators come and go with every batch."""
+    device = area.path.stat().st_dev
+    if device not in _measured:
+        _measured[device] = measure_costs(area.path, min(page_bytes, area.block_bytes))
+    return _measured[device]

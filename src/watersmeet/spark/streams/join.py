@@ -219,7 +219,7 @@ def _check_ends(ends: Any, how: JoinType) -> Ends:
             remedy='Give one for each stream, as in ends=("is_last", "id < 0"), or None for one '
             "that does not end.",
         )
-    if how is not JoinType.INNER and None in marks:
+    if how is not JoinType.INNER and any(mark is None for mark in marks):
         raise InvalidArgument(
             f"how={str(how)!r} asks for rows that never find a partner, or counts partners up to "
             "the last, and nobody knows the last row of a stream without end.",

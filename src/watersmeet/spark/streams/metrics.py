@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class BatchCounts:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._before = metrics.as_dict()
+        self._before = deepcopy(metrics.as_dict())
 
     def record(self, **about: Any) -> dict[str, Any]:
         """What the batch did; `about` are facts that the operator does not know."""

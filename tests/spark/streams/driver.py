@@ -1,0 +1,29 @@
+"""A driver to be killed: joins the streams below a directory, and is struck.
+
+python -m tests.spark.streams.driver DIRECTORY WHERE
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from tests.spark.session import settings
+from tests.spark.streams.faults import Fault
+from tests.spark.streams.running import Streams
+from watersmeet.spark.session import session
+from watersmeet.spark.streams import join
+
+
+def main(directory: Path, where: str) -> None:
+    spark = session(cores=2, memory="1g", warm=False, **settings(directory / "local"))
+    fault = Fault(where, os.getpgid(0), directory / "struck")
+    setattr(join, "run_batch", fault)  # noqa: B010  What tasks get is what this module names.
+    streams = Streams(spark, directory, {"on": "k", "memory": "4MB"})
+    streams.start().awaitTermination()
+    print("done")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

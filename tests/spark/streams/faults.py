@@ -1,0 +1,88 @@
+"""Hosts in which something goes wrong, once, at a place that is named."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+
+from watersmeet.spark.streams import host
+from watersmeet.spark.streams.plan import StreamPlan, Task
+from watersmeet.spark.streams.state import InstanceState
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`what` happens at `where` in batch `batch` of instance `instance`, the first time only.
+
+    where: `rows` when the first rows have come, `files` when a file of the state has been put,
+    `before` and `after` the commit of the version, `emit` when the first rows have gone out.
+    what: `raise` fails the task, `worker` kills its process, a number kills that process group.
+    """
+
+    where: str
+    what: str | int
+    marker: Path
+    batch: int = 1
+    instance: int = 0
+
+    def __call__(self, plan: StreamPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+        task = Task.current()
+        if (task.batch, task.instance) != (self.batch, self.instance):
+            yield from host.run_batch(plan, batches)
+            return
+        with self._in_state():
+            came = self._watched(batches) if self.where == "rows" else batches
+            for number, rows in enumerate(host.run_batch(plan, came)):
+                yield rows
+                if number == 0 and self.where == "emit":
+                    self.strike()
+
+    def strike(self) -> None:
+        try:
+            self.marker.touch(exist_ok=False)
+        except FileExistsError:
+            return
+        if self.what == "raise":
+            raise RuntimeError("the fault that the test asked for")
+        if self.what == "worker":
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.killpg(int(self.what), signal.SIGKILL)
+        # The worker itself may outlive its driver and go on, as it would.
+
+    def _watched(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch
+            self.strike()
+
+    @contextlib.contextmanager
+    def _in_state(self) -> Iterator[None]:
+        """Workers are used again, so they are left as they were."""
+        put, commit = InstanceState.put, InstanceState.commit
+
+        def put_and_strike(state: InstanceState, path: Path) -> str:
+            name = put(state, path)
+            if self.where == "files":
+                self.strike()
+            return name
+
+        def commit_and_strike(state: InstanceState, version: int, manifest: Any) -> bool:
+            if self.where == "before":
+                self.strike()
+            won = commit(state, version, manifest)
+            if self.where == "after":
+                self.strike()
+            return won
+
+        with (
+            mock.patch.object(InstanceState, "put", put_and_strike),
+            mock.patch.object(InstanceState, "commit", commit_and_strike),
+        ):
+            yield

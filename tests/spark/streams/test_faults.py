@@ -1,0 +1,138 @@
+"""Killed in the middle: the rows are those of an undisturbed run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
+
+from tests.spark.streams.faults import Fault
+from tests.spark.streams.running import Rows, Streams
+from watersmeet.spark.streams.host import run_batch
+from watersmeet.spark.streams.metrics import stream_metrics
+from watersmeet.spark.streams.plan import StreamPlan, Task
+
+pytestmark = pytest.mark.spark
+
+HERE = Path(__file__).parents[3]
+
+
+def start_driver(streams: Streams, where: str) -> subprocess.Popen[str]:
+    """A driver of its own session, so that it can be killed with its JVM."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.spark.streams.driver", str(streams.path), where],
+        cwd=HERE,
+        start_new_session=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def end(driver: subprocess.Popen[str]) -> None:
+    """Leave no JVM behind, whatever the test came to."""
+    try:
+        os.killpg(driver.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@pytest.mark.parametrize("what", ["raise", "worker"])
+@pytest.mark.parametrize("where", ["rows", "files", "before", "after", "emit"])
+def test_a_task_that_failed_is_run_again(
+    streams: Streams, where: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another attempt goes on as if nothing had happened."""
+    fault = Fault(where, what, streams.path / "struck")
+    monkeypatch.setattr("watersmeet.spark.streams.join.run_batch", fault)
+    found = streams.run()
+    assert fault.marker.exists()
+    assert found == streams.expected()
+    assert [batch["batch"] for batch in stream_metrics(streams.path / "state")] == [0, 1, 2, 3]
+
+
+def test_a_query_that_failed_is_started_again(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(plan: StreamPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if Task.current().batch == 2:
+            raise RuntimeError("every time")
+        return run_batch(plan, batches)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("watersmeet.spark.streams.join.run_batch", fail)
+        with pytest.raises(StreamingQueryException, match="every time"):
+            streams.run()
+    assert streams.run() == streams.expected()
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["files", "after", *(pytest.param(w, marks=pytest.mark.slow) for w in ("rows", "emit"))],
+)
+def test_the_driver_is_killed(streams: Streams, where: str) -> None:
+    """In the middle of writing state, and between the commit of state and that of the batch."""
+    with start_driver(streams, where) as driver:
+        try:
+            output, _ = driver.communicate(timeout=400)
+        finally:
+            end(driver)
+    assert "done" not in output
+    assert (streams.path / "struck").exists()
+    assert not (streams.path / "checkpoint" / "commits" / "1").exists()
+    assert (1 in streams.versions()[0]) == (where in ("after", "emit"))
+    assert streams.run() == streams.expected()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_the_driver_is_killed_at_any_moment(streams: Streams, seed: int) -> None:
+    """The moment is when a random number of files has been written by Spark and by us."""
+    moment = random.Random(seed).randrange(2, 80)
+    with start_driver(streams, "nowhere") as driver:
+        while driver.poll() is None:
+            written = sum(1 for path in streams.path.rglob("*") if "local" not in path.parts)
+            if written >= moment + 9:
+                break
+        end(driver)
+    expected = streams.expected()
+    assert streams.run() == expected
+
+
+def test_a_batch_is_run_twice(streams: Streams) -> None:
+    seen: list[Rows] = [Rows(), Rows()]
+
+    def twice(batch: DataFrame, number: int) -> None:
+        for rows in seen:
+            rows.update(tuple(row) for row in batch.collect())
+
+    streams.for_each_batch(twice)
+    assert seen[0] == seen[1] == streams.expected()
+
+
+def test_a_sink_that_reads_a_part_of_a_batch_is_told_so(streams: Streams) -> None:
+    def look(batch: DataFrame, number: int) -> None:
+        batch.show(1)
+
+    with pytest.raises(StreamingQueryException, match=r"(?s)Batch 1 needs version 0.*show\(\)"):
+        streams.for_each_batch(look)
+
+
+def test_a_look_after_the_whole_batch_is_fine(streams: Streams) -> None:
+    seen: list[int] = []
+
+    def count_and_look(batch: DataFrame, number: int) -> None:
+        seen.append(batch.count())
+        batch.show(1)
+
+    streams.for_each_batch(count_and_look)
+    assert sum(seen) == streams.expected().total()

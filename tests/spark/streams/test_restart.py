@@ -1,0 +1,175 @@
+"""Going on from a checkpoint: with the same state, with another, and with a damaged one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xxhash
+from pyspark.errors import StreamingQueryException
+
+from tests.spark.streams.running import LEFT, RIGHT, Streams
+from watersmeet.errors import StateError
+from watersmeet.spark.streams.metrics import stream_metrics
+
+pytestmark = pytest.mark.spark
+
+MORE = LEFT.slice(0, 200)
+
+
+def test_a_query_goes_on_with_what_came_meanwhile(streams: Streams) -> None:
+    first = streams.run()
+    assert first == streams.expected()
+    streams.add("left", MORE, "more")
+    second = streams.run()
+    assert second == streams.expected()
+    assert second.total() > first.total()
+    assert stream_metrics(streams.path / "state")[-1]["batch"] == 4
+
+
+def test_memory_and_patience_may_change(streams: Streams) -> None:
+    streams.run(memory="256MB")
+    streams.add("left", MORE, "more")
+    assert streams.run(memory="2MB", wait_threshold=9.0) <= streams.expected()
+    streams.add("right", RIGHT.slice(0, 50), "more")
+    streams.run(memory="512MB")
+    assert streams.output() <= streams.expected()
+    limits = [record["memory_limit"] for record in stream_metrics(streams.path / "state")]
+    assert limits[-3:] == [2**28, 2 * 2**20, 2**29]
+
+
+def test_instances_stay_as_many_as_they_were(streams: Streams) -> None:
+    streams.run(instances=3)
+    streams.add("left", MORE, "more")
+    assert streams.run() == streams.expected()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"on": ["k", "a"]}, "on="),
+        ({"algorithm": "hmj"}, "algorithm="),
+        ({"instances": 3}, "instances="),
+        ({"how": "left", "ends": ("a < 0", "b < 0")}, "how="),
+        ({"suffixes": ("_l", "_r")}, "suffixes="),
+    ],
+)
+def test_changed_parameters_are_refused_at_the_call(
+    streams: Streams, changes: dict[str, Any], named: str
+) -> None:
+    streams.run()
+    if changes.get("on"):
+        changes = {"on": {"k": "k", "a": "b"}}
+    with pytest.raises(StateError, match=f"made with {named}.*same parameters"):
+        streams.joined(**changes)
+
+
+def test_changed_columns_are_refused(streams: Streams) -> None:
+    from watersmeet.spark.streams.join import join_streams
+
+    streams.run()
+    left = streams.stream("left").selectExpr("k", "cast(a as int) as a", "a_text")
+    with pytest.raises(StateError, match="made with left="):
+        join_streams(left, streams.stream("right"), on="k", state=streams.path / "state")
+
+
+def test_a_state_of_another_query_is_refused(streams: Streams) -> None:
+    first = streams.run()
+    (streams.path / "checkpoint").rename(streams.path / "old checkpoint")
+    with pytest.raises(StreamingQueryException, match=r"state belongs to query|first batch"):
+        streams.run()
+    assert streams.output() == first
+
+
+def test_a_checkpoint_without_its_state_is_refused(streams: Streams) -> None:
+    first = streams.run()
+    (streams.path / "state").rename(streams.path / "old state")
+    streams.add("left", MORE, "more")
+    with pytest.raises(StreamingQueryException, match=r"Batch 4 needs version 3.*deleted"):
+        streams.run()
+    assert streams.output() == first
+
+
+def flip_a_byte(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.unlink()
+    file.write_bytes(content)
+
+
+def cut_short(file: Path) -> None:
+    content = file.read_bytes()
+    file.unlink()
+    file.write_bytes(content[:-100])
+
+
+@pytest.mark.parametrize("damage", [flip_a_byte, cut_short, Path.unlink])
+@pytest.mark.parametrize("which", ["rows", "output"])
+def test_a_damaged_file_gives_an_error_and_no_rows(
+    streams: Streams, damage: Callable[[Path], None], which: str
+) -> None:
+    first = streams.run()
+    instance = streams.path / "state" / "instance-0001"
+    manifest = json.loads((instance / "00000003.json").read_text().split("\n", 1)[1])
+    output = manifest["output"]["name"]
+    if which == "output":
+        # As after a crash: the batch is run again, and its rows come from the file.
+        (streams.path / "checkpoint" / "commits" / "3").unlink()
+        for crc in (streams.path / "checkpoint" / "commits").glob(".3.crc"):
+            crc.unlink()
+        damage(instance / "files" / output)
+    else:
+        damage(instance / "files" / next(n for n in manifest["files"] if n != output))
+        forget_operators(streams)
+        streams.add("left", MORE, "more")
+    words = "is missing|has been altered|another size|cannot be read|shorter"
+    with pytest.raises(StreamingQueryException, match=f"state file.*({words})"):
+        streams.run()
+    assert streams.output() == first
+
+
+def forget_operators(streams: Streams) -> None:
+    """Have every worker drop what it keeps, so that the state is read from its files."""
+
+    def forget(_: Any) -> Any:
+        from watersmeet.spark import cache
+
+        cache.take(("", 0, 0))
+        return iter(())
+
+    streams.spark.sparkContext.parallelize(range(8), 8).mapPartitions(forget).collect()
+
+
+def test_a_damaged_manifest_is_refused(streams: Streams) -> None:
+    streams.run()
+    flip_a_byte(streams.path / "state" / "instance-0000" / "00000003.json")
+    with pytest.raises(StateError, match=r"00000003\.json has been altered"):
+        streams.joined()
+
+
+def test_a_state_of_another_format_is_refused(streams: Streams) -> None:
+    streams.run()
+    for path in (streams.path / "state").glob("instance-*/*.json"):
+        manifest = json.loads(path.read_text().split("\n", 1)[1]) | {"format": 99}
+        content = json.dumps(manifest).encode()
+        path.write_bytes(b"%d\n%s" % (xxhash.xxh3_64_intdigest(content), content))
+    with pytest.raises(StateError, match=r"format 99, written by watersmeet \d"):
+        streams.joined()
+
+
+def test_a_full_disk_ends_the_query_and_not_the_state(streams: Streams) -> None:
+    """A directory that can no longer be written to; afterwards it goes on."""
+    streams.run()
+    streams.add("left", MORE, "more")
+    files = streams.path / "state" / "instance-0000" / "files"
+    kept = streams.path / "kept"
+    files.rename(kept)
+    files.write_text("in the way")
+    with pytest.raises(StreamingQueryException, match=r"StateError"):
+        streams.run()
+    files.unlink()
+    kept.rename(files)
+    assert streams.run() == streams.expected()
