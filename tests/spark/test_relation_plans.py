@@ -80,6 +80,27 @@ def test_columns_may_be_chosen_reordered_renamed_and_repeated(frame: DataFrame) 
     assert_read_alike(frame.withColumnRenamed("Name", "id2").drop("half").toDF("x", "y"))
 
 
+def test_the_order_of_rows_is_no_part_of_a_join(frame: DataFrame) -> None:
+    chosen = frame.orderBy("half").select("id", "Name").where("id > 150")
+    assert_read_alike(chosen.repartition(3, "id"))
+    assert_read_alike(frame.coalesce(1).sortWithinPartitions("id").hint("rebalance"))
+
+
+def test_a_file_that_is_named_twice_is_read_twice(spark: SparkSession, folder: Path) -> None:
+    path = str(folder / "part 0.parquet")
+    assert assert_read_alike(spark.read.parquet(path, path)).rows == 200
+
+
+@pytest.mark.parametrize("name", ["100%25 #1?.parquet", "é&+;=,'\"\\ ü.parquet"])
+def test_odd_names_of_files_and_folders_are_found(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    place = tmp_path / "a #b?%20" / "p=x#%25y"
+    place.mkdir(parents=True)
+    pq.write_table(pa.table({"n": [1, 2]}), place / name)
+    assert_read_alike(spark.read.parquet(str(tmp_path / "a #b?%20")))
+
+
 def test_sql_and_views_over_files_are_plain(spark: SparkSession, folder: Path) -> None:
     assert_read_alike(spark.sql(f"SELECT id, Name n FROM parquet.`{folder}` WHERE half > 40"))
 
@@ -342,6 +363,11 @@ def test_defaults_for_files_without_the_column_are_left_to_spark(spark: SparkSes
         assert_read_alike(spark.table("grown").select("a"))
     finally:
         spark.sql("DROP TABLE grown")
+
+
+def test_row_numbers_that_spark_makes_up_are_left_to_it(spark: SparkSession, folder: Path) -> None:
+    frame = spark.read.schema("id bigint, _tmp_metadata_row_index bigint").parquet(str(folder))
+    assert "makes column '_tmp_metadata_row_index' up" in refused(frame)
 
 
 def test_a_file_that_went_before_it_was_opened_is_left_to_spark(

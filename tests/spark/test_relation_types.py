@@ -8,6 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -159,6 +160,90 @@ def test_decimals_of_old_spark_and_hive_are_read_as_spark_reads_them(
             assert_read_alike(spark.read.parquet(folder))
     finally:
         spark.conf.unset("spark.sql.parquet.writeLegacyFormat")
+
+
+JAVA_TYPES = """message m {
+    required binary short_decimal (DECIMAL(10,2));
+    optional binary wide_decimal (DECIMAL(30,4));
+    optional int32 int_decimal (DECIMAL(5,1));
+    optional int64 long_decimal (DECIMAL(15,3));
+    optional fixed_len_byte_array(7) fixed_decimal (DECIMAL(12,2));
+    optional binary word (ENUM);
+    optional binary text (JSON);
+    optional binary bytes;
+    optional int32 small (UINT_8);
+    optional int64 instant (TIMESTAMP_MILLIS);
+    repeated int32 bare;
+    optional group two_levels (LIST) { repeated int32 array; }
+    optional group hive (LIST) { repeated group bag { optional int32 array_element; } }
+    optional group avro (LIST) { repeated group array { optional int32 x; } }
+    optional group old_map (MAP) {
+        repeated group map (MAP_KEY_VALUE) { required binary key (UTF8); optional int32 value; }
+    }
+}"""
+JAVA_REFUSED = {"short_decimal", "word", "bare", "two_levels", "hive", "avro", "old_map"}
+
+
+def write_with_java(spark: SparkSession, path: Path) -> None:
+    """Types that only other programs write, written by Parquet's own library."""
+    parquet = spark._jvm.org.apache.parquet  # type: ignore[union-attr]
+    message = parquet.schema.MessageTypeParser.parseMessageType(JAVA_TYPES)
+    place = spark._jvm.org.apache.hadoop.fs.Path(str(path))  # type: ignore[union-attr]
+    writer = parquet.hadoop.example.ExampleParquetWriter.builder(place).withType(message).build()
+    row = parquet.example.data.simple.SimpleGroup(message)
+
+    def binary(value: bytes) -> Any:
+        return parquet.io.api.Binary.fromConstantByteArray(value)
+
+    row.add("short_decimal", binary(b"\xff\x38"))
+    row.add("wide_decimal", binary(b"\xff" + bytes(11)))
+    row.add("int_decimal", -12_345)
+    row.add("long_decimal", 2**40)
+    row.add("fixed_decimal", binary((-5).to_bytes(7, "big", signed=True)))
+    for name in ("word", "text", "bytes"):
+        row.add(name, binary(b'"w"'))
+    row.add("small", 200)
+    row.add("instant", -(2**40))
+    row.add("bare", 1)
+    row.addGroup("two_levels").add("array", 1)
+    row.addGroup("hive").addGroup("bag").add("array_element", 1)
+    row.addGroup("avro").addGroup("array").add("x", 1)
+    row.addGroup("old_map").addGroup("map").add("key", "k")
+    empty = parquet.example.data.simple.SimpleGroup(message)
+    empty.add("short_decimal", binary(b"\x01"))
+    writer.write(row)
+    writer.write(empty)
+    writer.close()
+
+
+def test_types_of_other_programs_are_read_alike_or_left_to_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_with_java(spark, tmp_path / "data.parquet")
+    frame = spark.read.parquet(str(tmp_path))
+    assert_read_alike(frame.drop(*JAVA_REFUSED))
+    for name in JAVA_REFUSED:
+        assert f"column '{name}" in refused(frame.select(name))
+
+
+def test_files_of_duckdb_are_read_as_spark_reads_them(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    duckdb.sql(
+        f"""
+        COPY (
+            SELECT i, i::TINYINT AS t, i::USMALLINT AS us, i::UINTEGER AS ui, i / 3 AS d,
+                (i / 3)::FLOAT AS f, (i / 3)::DECIMAL(9, 3) AS small, (i / 3)::DECIMAL(30, 6) AS n,
+                'é' || i AS s, DATE '1500-01-01' + i::INTEGER AS date, i % 2 = 0 AS even,
+                TIMESTAMPTZ '1960-01-01 00:00:00+00' + i * INTERVAL 1 DAY AS instant,
+                TIMESTAMP '1960-01-01 00:00:00' + i * INTERVAL 1 SECOND AS moment,
+                CASE WHEN i % 3 > 0 THEN [i, NULL] END AS list,
+                {{'x': i, 'y': 's' || i}} AS struct, MAP {{'k' || i: i}} AS map,
+                encode('b' || i) AS raw
+            FROM range(50) AS r(i)
+        ) TO '{path}' (FORMAT parquet)
+        """
+    )
+    assert_read_alike(spark.read.parquet(str(path)))
 
 
 WIDER = {

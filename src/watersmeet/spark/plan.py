@@ -27,8 +27,19 @@ from watersmeet.spark.refusal import Refused
 from watersmeet.spark.scan import Filter, TableColumn
 
 _SQL = "org.apache.spark.sql."
-_PROJECT = f"{_SQL}catalyst.plans.logical.Project"
-_FILTER = f"{_SQL}catalyst.plans.logical.Filter"
+_LOGICAL = f"{_SQL}catalyst.plans.logical."
+_STEPS = {
+    f"{_LOGICAL}{name}"
+    for name in (
+        "Project",
+        "Filter",
+        # A join does not keep the order of its inputs, nor how they are divided.
+        "Sort",
+        "Repartition",
+        "RepartitionByExpression",
+        "RebalancePartitions",
+    )
+}
 _RELATION = f"{_SQL}execution.datasources.LogicalRelation"
 _FILES = f"{_SQL}execution.datasources.HadoopFsRelation"
 # This class and no other: table formats with deletes or column mapping derive theirs from it.
@@ -97,7 +108,7 @@ def read_plan(dataframe: DataFrame) -> FileScan:
 def _chain(root: JavaObject) -> list[JavaObject]:
     """The plan's nodes from the top down to the relation."""
     nodes = [root]
-    while (name := nodes[-1].getClass().getName()) in (_PROJECT, _FILTER):
+    while (name := nodes[-1].getClass().getName()) in _STEPS:
         nodes.append(nodes[-1].child())
     if name != _RELATION:
         short = name.rsplit(".", 1)[-1]
@@ -149,6 +160,8 @@ class _Table:
 
     def column(self, position: int) -> TableColumn:
         field = self.fields[position]
+        if field.name.startswith("_tmp_metadata_"):
+            raise Refused(f"Spark makes column {field.name!r} up while it reads")
         if "EXISTS_DEFAULT" in field.metadata:
             raise Refused(f"column {field.name!r} has a default for files that lack it")
         if "collate" in field.dataType.simpleString():
@@ -180,7 +193,7 @@ class _Pipeline:
         for node, fields in zip(reversed(nodes[:-1]), reversed(described[:-1]), strict=True):
             if "condition" in fields:
                 self._filter(node.condition(), Node.parse(fields["condition"]))
-            else:
+            elif "projectList" in fields:
                 self._choose([Node.parse(column) for column in fields["projectList"]])
         self.output = tuple(self._use(position) for _, position in self._visible)
 
