@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from watersmeet import errors
 
-__all__ = ["__version__", "errors", "local"]
+__all__ = ["__version__", "errors", "join", "local", "session"]
+
+# What needs Spark, and the module it comes from.
+_SPARK = {"join": "watersmeet.spark.tables.join", "session": "watersmeet.spark.session"}
 
 if TYPE_CHECKING:
     from watersmeet import local
+    from watersmeet.spark.session import session
+    from watersmeet.spark.tables.join import join
 
     __version__: str
 else:
@@ -25,6 +30,8 @@ else:
         # metadata takes three times as long as all the rest of `import watersmeet` (30 ms).
         if name == "local":
             return import_module("watersmeet.local")
+        if name in _SPARK:
+            return getattr(import_module(_SPARK[name]), name)
         if name == "__version__":
             return import_module("importlib.metadata").version("watersmeet")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,76 @@
+"""A run on Spark in words: what it does, which way its rows come and why, how far it is."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from watersmeet.model import Side
+from watersmeet.spark.relation import PlainScan, StagedRows
+from watersmeet.spark.tables.metrics import RunMetrics
+from watersmeet.spark.tables.plan import Plan
+
+if TYPE_CHECKING:
+    from watersmeet.spark.tables.run import Progress
+
+_WIDTH = 88
+_INDENT = 11
+
+
+def explain(
+    relations: tuple[PlainScan | StagedRows, PlainScan | StagedRows],
+    plan: Plan,
+    *,
+    advice: list[str],
+    progress: Progress | None,
+    metrics: RunMetrics,
+) -> str:
+    facts = {"join": _question(plan), "algorithm": _algorithm(plan)}
+    for side in Side:
+        facts[side.name.lower()] = _way(relations[side])
+    facts["instances"] = _instances(plan)
+    facts["storage"] = plan.storage.uri
+    if progress is not None:
+        facts["progress"] = str(progress)
+        facts["results"] = ", ".join(
+            f"{rows:,} {stage}" for stage, rows in metrics.results.items() if rows
+        )
+    lines = [_paragraph(name, text) for name, text in facts.items()]
+    return "\n".join(lines + [_paragraph("advice", text) for text in advice])
+
+
+def _question(plan: Plan) -> str:
+    keys = ", ".join(
+        key.left if key.left == key.right else f"{key.left} = {key.right}" for key in plan.join.keys
+    )
+    extra = " and a condition" if plan.question.condition is not None else ""
+    return f"{plan.question.how} on {keys}{extra}"
+
+
+def _algorithm(plan: Plan) -> str:
+    name = plan.question.algorithm
+    return f"{name} (chosen for you)" if plan.question.auto else name
+
+
+def _way(relation: PlainScan | StagedRows) -> str:
+    if isinstance(relation, PlainScan):
+        return f"file path: {relation.describe()}"
+    return f"row path, staged once before the first wave, because {relation.reason}"
+
+
+def _instances(plan: Plan) -> str:
+    each = f"{plan.memory / 2**20:.0f} MB for each of {plan.place.tasks_a_machine} tasks a machine"
+    if plan.keeps_operators:
+        return f"{plan.instances}, {each}; operators stay in their workers between waves"
+    return f"{plan.instances}, {each}; built again in every wave, as not all fit side by side"
+
+
+def _paragraph(name: str, text: str) -> str:
+    return textwrap.fill(
+        text,
+        width=_WIDTH,
+        initial_indent=name.ljust(_INDENT),
+        subsequent_indent=" " * _INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

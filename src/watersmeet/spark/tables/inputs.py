@@ -1,0 +1,135 @@
+"""The two tables of a run, cut into waves, whichever way their rows come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pyspark.sql import SparkSession
+
+from watersmeet.model import Side
+from watersmeet.spark.relation import PlainScan, Split, StagedRows
+from watersmeet.spark.tables.jobs import run_over, run_tasks
+from watersmeet.spark.tables.plan import Plan
+from watersmeet.spark.tables.scanning import ScanTask, scan, stage
+from watersmeet.spark.tables.storage import Sections
+from watersmeet.spark.tables.waves import Piece, cut, shared_out
+
+
+class Input(Protocol):
+    """One side. `tasks` of a wave are still to be scanned; `staged` files are there already."""
+
+    rows: int
+
+    def tasks(self, wave: int) -> list[ScanTask]: ...
+
+    def staged(self, wave: int) -> list[Sections]: ...
+
+    def rows_in(self, wave: int) -> int: ...
+
+
+class PlainInput:
+    """A table over plain files: row groups, in random order."""
+
+    def __init__(
+        self, relation: PlainScan, side: Side, ends: Sequence[float], *, seed: int, tasks: int
+    ) -> None:
+        self.rows = relation.rows
+        self._relation = relation
+        self._side = side
+        self._tasks = tasks
+        self._waves = cut([group.rows for group in relation.row_groups], ends, seed=seed)
+
+    def tasks(self, wave: int) -> list[ScanTask]:
+        return [
+            ScanTask(self._side, wave + 1, tuple(map(self._split, pieces)))
+            for pieces in shared_out(self._waves[wave], among=self._tasks)
+        ]
+
+    def _split(self, piece: Piece) -> Split:
+        group = self._relation.row_groups[piece.number]
+        return Split(group.file, group.number, piece.start, piece.stop)
+
+    def staged(self, wave: int) -> list[Sections]:
+        return []
+
+    def rows_in(self, wave: int) -> int:
+        return sum(piece.rows for piece in self._waves[wave])
+
+
+class StagedInput:
+    """Any other DataFrame: Spark has computed it once, and its rows lie in the storage."""
+
+    def __init__(self, files: Sequence[Sections], ends: Sequence[float], seed: int) -> None:
+        self.rows = sum(file.rows for file in files)
+        self._waves: list[list[Sections]] = []
+        pieces = cut([1] * len(files), ends, seed=seed)
+        self._waves = [[files[piece.number] for piece in wave] for wave in pieces]
+
+    def tasks(self, wave: int) -> list[ScanTask]:
+        return []
+
+    def staged(self, wave: int) -> list[Sections]:
+        return self._waves[wave]
+
+    def rows_in(self, wave: int) -> int:
+        return sum(file.rows for file in self._waves[wave])
+
+
+Relation = PlainScan | StagedRows
+
+
+class Inputs:
+    """Both sides of a run, wave by wave."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        relations: tuple[Relation, Relation],
+        plan: Plan,
+        *,
+        ends: Sequence[float],
+        seed: int,
+    ) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._plain = {
+            side: relation
+            for side, relation in zip(Side, relations, strict=True)
+            if isinstance(relation, PlainScan)
+        }
+        self.sides = [self._open(side, relations[side], ends, seed + side) for side in Side]
+        self.waves = len(ends)
+
+    def scan(self, wave: int) -> tuple[list[Sections], list[Sections]]:
+        """Bring a wave's rows into the storage; the files of both sides, in a fixed order."""
+        tasks = [task for side in self.sides for task in side.tasks(wave)]
+        plan, plain = self._plan, self._plain
+        records = run_tasks(
+            self._spark,
+            tasks,
+            lambda task: scan(task, plan, plain),
+            query=plan.query,
+            what=f"wave {wave + 1} of {self.waves}, scan",
+        )
+        files = [side.staged(wave) for side in self.sides]
+        for task, record in zip(tasks, records, strict=True):
+            files[task.side].append(Sections.from_description(record))
+        return files[Side.LEFT], files[Side.RIGHT]
+
+    def rows_in(self, wave: int) -> tuple[int, int]:
+        left, right = (side.rows_in(wave) for side in self.sides)
+        return left, right
+
+    def _open(self, side: Side, relation: Relation, ends: Sequence[float], seed: int) -> Input:
+        if isinstance(relation, PlainScan):
+            return PlainInput(relation, side, ends, seed=seed, tasks=self._plan.place.tasks)
+        plan = self._plan
+        records = run_over(
+            relation.dataframe,
+            lambda batches: stage(batches, side, plan),
+            query=plan.query,
+            what=f"staging the {side.name.lower()} side",
+        )
+        files = sorted(map(Sections.from_description, records), key=lambda file: file.name)
+        return StagedInput(files, ends, seed)

@@ -1,0 +1,155 @@
+"""Join tasks: one instance of the operator takes in what a wave brought it.
+
+An operator that was kept in the worker goes on from the wave before. Otherwise it is built again
+from the storage, by pushing the same blocks in the same order: operators decide by what they are
+given and by nothing else, so it comes out as it was, and what it finds on the way has been
+delivered before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, zip_longest
+from typing import Any
+
+from watersmeet.errors import StateError
+from watersmeet.model import Side
+from watersmeet.operators.family import make_operator
+from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.rows.address import Matches
+from watersmeet.spark import cache
+from watersmeet.spark.tables.jobs import Record
+from watersmeet.spark.tables.plan import Plan
+from watersmeet.spark.tables.results import ResultWriter
+from watersmeet.spark.tables.storage import Sections
+from watersmeet.store.account import MemoryAccount
+from watersmeet.store.claim import SpillClaim
+
+_FLUSHES_TOLD = 8
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What one wave brings to one instance. `rows_out`: what it gave, once that is known."""
+
+    files: tuple[tuple[Sections, ...], tuple[Sections, ...]]
+    rows_out: int | None = None
+
+
+@dataclass(frozen=True)
+class JoinTask:
+    instance: int
+    waves: tuple[Arrivals, ...]
+    """All so far; the last of them is to be done."""
+    last: bool
+
+    @property
+    def number(self) -> int:
+        return len(self.waves)
+
+
+class Instance:
+    """An operator with the memory and the place on disk that are its own."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._claim = SpillClaim(plan.spill_dir)
+        self.memory = MemoryAccount(plan.memory)
+        self.schema = plan.join
+        self.operator: ProgressiveJoin = make_operator(
+            plan.question.algorithm,
+            plan.join,
+            memory=self.memory,
+            spill=self._claim.area,
+            clock=lambda: 0.0,  # Built again later, it must decide the same.
+        )
+
+    def close(self) -> None:
+        self.operator.close()
+        self._claim.close()
+
+
+def join_wave(task: JoinTask, plan: Plan) -> Record:
+    """Take in a wave; the new rows of the result are in the files that the record names."""
+    instance = cache.take((plan.query, task.instance, task.number - 1))
+    kept = instance is not None
+    if instance is None:
+        instance = _replayed(task, plan)
+    try:
+        before = instance.operator.metrics.as_dict()
+        stem = f"result-{task.number:03}-{task.instance:04}"
+        with ResultWriter(plan, stem) as writer:
+            found = _feed(instance.operator, task.waves[-1], plan)
+            for matches in chain(found, _finish(instance.operator) if task.last else ()):
+                if len(matches):
+                    writer.append(instance.schema.materialise(matches))
+    except BaseException:
+        instance.close()
+        raise
+    record = _record(task, instance, before) | {"kept": kept, "files": writer.files}
+    if task.last or not plan.keeps_operators:
+        instance.close()
+    else:
+        cache.keep((plan.query, task.instance, task.number), instance)
+    return record
+
+
+def _record(task: JoinTask, instance: Instance, before: dict[str, Any]) -> Record:
+    """What the wave added to the operator's counters."""
+    now = instance.operator.metrics.as_dict()
+    fresh = min(now["flush_count"] - before["flush_count"], _FLUSHES_TOLD)
+    log = list(instance.operator.metrics.flushes)
+    return {
+        "instance": task.instance,
+        "rows_out": now["rows_out"] - before["rows_out"],
+        "results": {
+            stage: count - before["results"][stage] for stage, count in now["results"].items()
+        },
+        "rows_spilled": now["rows_spilled"] - before["rows_spilled"],
+        "bytes_spilled": now["bytes_spilled"] - before["bytes_spilled"],
+        "memory_peak": instance.memory.peak,
+        "flushes": [f"instance {task.instance}, {flush}" for flush in log[len(log) - fresh :]],
+    }
+
+
+def _replayed(task: JoinTask, plan: Plan) -> Instance:
+    instance = Instance(plan)
+    try:
+        for number, wave in enumerate(task.waves[:-1], start=1):
+            rows = sum(len(matches) for matches in _feed(instance.operator, wave, plan))
+            if rows != wave.rows_out:
+                raise StateError(
+                    f"Instance {task.instance} gave {wave.rows_out:,} rows in wave {number} and "
+                    f"{rows:,} when it was built again.",
+                    remedy="This is a mistake in watersmeet: the run was stopped so that no row "
+                    "is lost or repeated. Please report it.",
+                )
+    except BaseException:
+        instance.close()
+        raise
+    return instance
+
+
+def _feed(operator: ProgressiveJoin, wave: Arrivals, plan: Plan) -> Iterator[Matches]:
+    """Push a wave's blocks, the sides in turn."""
+    sides = [plan.storage.read_sections(wave.files[side], plan.schemas[side]) for side in Side]
+    for pair in zip_longest(*sides):
+        for side, block in zip(Side, pair, strict=True):
+            if block is not None:
+                yield from operator.push(side, block)
+
+
+def _finish(operator: ProgressiveJoin) -> Iterator[Matches]:
+    for side in Side:
+        yield from operator.end(side)
+    yield from operator.finish()
+
+
+def arrivals(
+    instance: int, files: Sequence[Sequence[Sections]], *, rows_out: int | None = None
+) -> Arrivals:
+    """One wave's files as one instance sees them."""
+    left, right = (
+        tuple(mine for file in side if (mine := file.of(instance)).sections) for side in files
+    )
+    return Arrivals((left, right), rows_out)

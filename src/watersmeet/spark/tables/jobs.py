@@ -1,0 +1,94 @@
+"""How a list of Python tasks becomes one Spark job whose small results come back to the driver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet import errors
+
+Task = TypeVar("Task")
+Record = dict[str, Any]
+"""What a task tells the driver, as JSON values."""
+
+_MESSAGES = pa.schema([("message", pa.string())])
+_SPARK_MESSAGES = "message string"
+
+
+def run_tasks(
+    spark: SparkSession,
+    tasks: Sequence[Task],
+    work: Callable[[Task], Record],
+    *,
+    query: str,
+    what: str,
+) -> list[Record]:
+    """Do `work` for each task, each in a Spark task of its own; the results in order.
+
+    A task's result is delivered once, by whichever of its attempts Spark accepts.
+    """
+    if not tasks:
+        return []
+
+    def do(batches: Iterator[pa.RecordBatch]) -> Iterator[Record]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield {"task": number, "result": work(tasks[number])}
+
+    records = run_over(spark.range(0, len(tasks), 1, len(tasks)), do, query=query, what=what)
+    by_task = {record["task"]: record["result"] for record in records}
+    return [by_task[number] for number in range(len(tasks))]
+
+
+def run_over(
+    dataframe: DataFrame,
+    work: Callable[[Iterator[pa.RecordBatch]], Iterator[Record]],
+    *,
+    query: str,
+    what: str,
+) -> list[Record]:
+    """Do `work` on the rows of every partition of a DataFrame; all results, in no order."""
+
+    def host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            for record in work(batches):
+                yield _message({"record": record})
+        except errors.WatersmeetError as error:
+            # An error of ours says all there is to say, and another attempt would meet it too.
+            told = {"kind": type(error).__name__, "cause": error.cause, "remedy": error.remedy}
+            yield _message({"error": told})
+
+    with named(dataframe.sparkSession, query=query, what=what):
+        rows = dataframe.mapInArrow(host, _SPARK_MESSAGES).collect()
+    messages = [json.loads(row.message) for row in rows]
+    for message in messages:
+        if "error" in message:
+            told = message["error"]
+            raise getattr(errors, told["kind"])(told["cause"], remedy=told["remedy"])
+    return [message["record"] for message in messages]
+
+
+@contextmanager
+def named(spark: SparkSession, *, query: str, what: str) -> Iterator[None]:
+    """Describe the jobs of this thread in Spark's UI, and tag them so that they can be cancelled.
+
+    The user's own description is given back.
+    """
+    context = spark.sparkContext
+    before = context.getLocalProperty("spark.job.description")
+    context.setJobDescription(f"watersmeet {query}: {what}")
+    context.addJobTag(query)
+    try:
+        yield
+    finally:
+        context.removeJobTag(query)
+        context.setLocalProperty("spark.job.description", before)  # type: ignore[arg-type]
+
+
+def _message(message: Record) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"message": [json.dumps(message)]}, schema=_MESSAGES)

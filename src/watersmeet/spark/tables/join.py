@@ -1,0 +1,160 @@
+"""`wm.join`: everything that can be wrong with a join of two DataFrames, found at the call."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from watersmeet.errors import InvalidArgument
+from watersmeet.operators.question import Question
+from watersmeet.rows.condition import ConditionLike
+from watersmeet.rows.schema import On
+from watersmeet.spark.relation import PlainScan, StagedRows, open_relation
+from watersmeet.spark.tables.plan import Place, Plan, instances_for, is_local
+from watersmeet.spark.tables.run import JoinRun
+from watersmeet.spark.tables.storage import Storage
+from watersmeet.store.account import SMALLEST_MEMORY, MemoryPlan
+from watersmeet.store.claim import SpillClaim
+
+
+def join(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: On,
+    how: str = "inner",
+    algorithm: str = "auto",
+    memory: int | str = "256MB",
+    storage: str | Path | None = None,
+    spill_dir: str | Path | None = None,
+    instances: int | None = None,
+    condition: ConditionLike | None = None,
+    suffixes: tuple[str, str] = ("", "_right"),
+    seed: int = 0,
+) -> JoinRun:
+    """Join two DataFrames and have the first rows of the result at once.
+
+    Nothing is read before the first wave, `to_df` or `write` is asked for.
+
+    Parameters
+    ----------
+    left, right
+        DataFrames of the same session, not streaming. One over plain Parquet files, with
+        columns chosen or renamed and simple filters, is read without passing through the JVM.
+    on
+        The column that must be equal, or a list of them; {"id": "user_id"} where the two sides
+        call it differently.
+    how
+        inner, left, right, full, semi or anti.
+    algorithm
+        auto, shj, xjoin, hmj, pmj, rpj, rpj-md or rpj-dd.
+    memory
+        The most that the operators may hold on one machine, over all tasks, such as "1GB".
+    storage
+        A directory, or a URI that pyarrow understands, for rows between tasks; all executors must
+        reach it. On one machine the system's temporary directory by default.
+    spill_dir
+        A directory on each machine for what does not fit in memory.
+    instances
+        Into how many parts the keys are divided; by default as many as there are tasks at a time,
+        more when the rows do not fit in memory.
+    condition
+        A `pyarrow.compute` expression over the columns of the result, or a function of a batch of
+        them, that a pair must also meet.
+    suffixes
+        What is appended to a name that both sides have, left and right.
+    seed
+        Of the random order in which the files are read.
+    """
+    for side, dataframe in (("left", left), ("right", right)):
+        _check_dataframe(dataframe, side)
+    question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
+    limit, _ = MemoryPlan.parse(memory)
+    spark = left.sparkSession
+    place = Place.of(spark)
+    each = limit // place.tasks_a_machine
+    if each < SMALLEST_MEMORY:
+        raise InvalidArgument(
+            f"memory={memory!r} leaves {each:,} bytes for each of {place.tasks_a_machine} tasks.",
+            remedy=f"Give at least {place.tasks_a_machine * SMALLEST_MEMORY // 2**20}MB.",
+        )
+    relations = open_relation(left, argument="left"), open_relation(right, argument="right")
+    schemas = (relations[0].schema, relations[1].schema)
+    schema = question.resolve(*schemas)
+    query = uuid.uuid4().hex[:8]
+    if instances is None:
+        rows = (_rows(relations[0]), _rows(relations[1]))
+        instances = instances_for(schema, rows, memory=each, place=place)
+    instances = _positive(instances, "instances")
+    room = _room(storage, spark, query)
+    plan = Plan(
+        query=query,
+        question=question,
+        schemas=schemas,
+        memory=each,
+        instances=instances,
+        place=place,
+        storage=room.storage,
+        spill_dir=None if spill_dir is None else str(spill_dir),
+    )
+    return JoinRun(spark, relations, plan, seed=seed, release=room.release)
+
+
+def _check_dataframe(dataframe: Any, side: str) -> None:
+    if not hasattr(dataframe, "mapInArrow"):
+        raise InvalidArgument(
+            f"{side} is a {type(dataframe).__name__}, no Spark DataFrame.",
+            remedy="Use wm.local.join for files, tables and iterators without Spark.",
+        )
+
+
+def _rows(relation: PlainScan | StagedRows) -> int:
+    if isinstance(relation, PlainScan):
+        return relation.rows
+    return _estimated_rows(relation.dataframe)
+
+
+def _positive(number: Any, name: str) -> int:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise InvalidArgument(f"{name}={number!r} is no number of parts.", remedy="Give 1 or more.")
+    return int(number)
+
+
+@dataclass(frozen=True)
+class _Room:
+    """Storage of a run, and how to give it back."""
+
+    storage: Storage
+    release: Callable[[], None]
+
+
+def _room(given: str | Path | None, spark: SparkSession, query: str) -> _Room:
+    if given is None and not is_local(spark):
+        raise InvalidArgument(
+            f"storage is needed on {spark.sparkContext.master}: tasks on different machines hand "
+            "rows to one another through it.",
+            remedy="Give a directory that the driver and all executors reach.",
+        )
+    if given is None or "://" not in str(given):
+        claim = SpillClaim(given)
+        return _Room(Storage(claim.area.path.as_uri()), claim.close)
+    storage = Storage(f"{str(given).rstrip('/')}/watersmeet-run-{query}")
+    storage.create()
+    return _Room(storage, storage.remove)
+
+
+def _estimated_rows(dataframe: DataFrame) -> int:
+    """What Spark's optimizer expects. A guess decides only how many instances there are."""
+    plan = getattr(dataframe, "_jdf", None)
+    if plan is None:
+        return 0
+    statistics = plan.queryExecution().optimizedPlan().stats()
+    if statistics.rowCount().isDefined():
+        return int(str(statistics.rowCount().get()))
+    width = int(plan.schema().defaultSize())
+    return int(str(statistics.sizeInBytes())) // max(width, 1)

@@ -1,0 +1,112 @@
+"""What the tasks of one run need to know: the question, the memory, the storage, the routes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from watersmeet.model import Side
+from watersmeet.operators.question import Question
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.spark.routing import HashRouter
+from watersmeet.spark.tables.storage import Storage
+from watersmeet.store.account import MemoryPlan
+from watersmeet.store.table import row_bytes
+
+# Beyond this many, a scan task's blocks for one instance become too small to be worth reading.
+_MOST_INSTANCES = 256
+# Rows of a string or a list are counted with so many bytes more, until a row has been seen.
+_VARIABLE_BYTES = 24
+_BLOCK_BYTES = 2 * 2**20
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether all tasks run on the driver's machine."""
+    return str(spark.sparkContext.master).startswith("local")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where tasks run: how many at once in all, and how many of them share a machine."""
+
+    tasks: int
+    tasks_a_machine: int
+
+    @classmethod
+    def of(cls, spark: SparkSession) -> Place:
+        context = spark.sparkContext
+        tasks = max(context.defaultParallelism, 1)
+        if is_local(spark):
+            return cls(tasks, tasks)
+        cores = int(context.getConf().get("spark.executor.cores", "1") or 1)
+        per_task = int(context.getConf().get("spark.task.cpus", "1") or 1)
+        return cls(tasks, max(cores // per_task, 1))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run as its tasks see it. Sent with every job, so it holds values only."""
+
+    query: str
+    question: Question
+    schemas: tuple[pa.Schema, pa.Schema]
+    memory: int
+    """Bytes for one task."""
+    instances: int
+    place: Place
+    storage: Storage
+    spill_dir: str | None
+
+    @cached_property
+    def join(self) -> JoinSchema:
+        return self.question.resolve(*self.schemas)
+
+    @cached_property
+    def router(self) -> HashRouter:
+        return HashRouter.of(self.join, instances=self.instances)
+
+    @property
+    def keeps_operators(self) -> bool:
+        """Whether an operator stays in its worker between waves.
+
+        With an instance for each task at a time, all of them fit side by side. With more, each
+        has a task's whole memory while it runs, and the next wave builds it again.
+        """
+        return self.instances <= self.place.tasks
+
+    @property
+    def block_rows(self) -> int:
+        """Rows that a scan task partitions at a time, and holds in a few copies."""
+        width = max(_row_bytes(schema) for schema in self.schemas)
+        most = min(self.memory // 16, _BLOCK_BYTES * max(self.instances // 8, 1))
+        return max(most // width, 1024)
+
+    def __getstate__(self) -> dict[str, object]:
+        # What can be made again from the rest is large, and some of it cannot travel.
+        return {name: value for name, value in vars(self).items() if name not in _DERIVED}
+
+
+_DERIVED = ("join", "router")
+
+
+def instances_for(join: JoinSchema, rows: tuple[int, int], *, memory: int, place: Place) -> int:
+    """So many that the rows of one fit in a task's memory, but at least one for each task."""
+    held = sum(rows[side] * _row_bytes(join.stored(side)) for side in Side)
+    room = MemoryPlan.split(memory).store * place.tasks
+    return place.tasks * min(max(ceil(held / room), 1), max(_MOST_INSTANCES // place.tasks, 1))
+
+
+def _row_bytes(schema: pa.Schema) -> int:
+    variable = sum(not _is_fixed(kind) for kind in schema.types)
+    return row_bytes(schema) + _VARIABLE_BYTES * variable
+
+
+def _is_fixed(kind: pa.DataType) -> bool:
+    try:
+        return bool(kind.bit_width)
+    except ValueError:
+        return False

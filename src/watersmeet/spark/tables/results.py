@@ -1,0 +1,80 @@
+"""Rows of a result between the task that finds them and the Spark that reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from watersmeet.spark.tables.plan import Plan
+
+# A row group is gathered in memory before it is written.
+_GROUP_BYTES = 16 * 2**20
+
+
+class ResultWriter:
+    """Writes Parquet files that Spark reads by itself, without Python in between.
+
+    They are read once or twice and then removed, so nothing is compressed, sorted out or counted.
+    """
+
+    def __init__(self, plan: Plan, stem: str) -> None:
+        self.files: list[str] = []
+        self._storage = plan.storage
+        self._stem = stem
+        self._schema = plan.join.output
+        self._most = min(_GROUP_BYTES, plan.memory // 16)
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._writer: pq.ParquetWriter | None = None
+        self._file: pa.NativeFile | None = None
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= self._most:
+            self._write()
+
+    def _write(self) -> None:
+        if self._writer is None:
+            name = self._storage.new_name(self._stem, "parquet")
+            self._file = self._storage.open_output(name)
+            self._writer = pq.ParquetWriter(
+                self._file,
+                self._schema,
+                compression="NONE",
+                use_dictionary=False,
+                write_statistics=False,
+                store_schema=False,
+            )
+            self.files.append(name)
+        self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+        self._waiting, self._bytes = [], 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None and self._waiting:
+            self._write()
+        if self._writer is not None and self._file is not None:
+            self._writer.close()
+            self._file.close()
+
+
+def read_results(spark: SparkSession, plan: Plan, files: Sequence[str]) -> DataFrame:
+    """The rows of these files, as a DataFrame."""
+    schema = from_arrow_schema(plan.join.output)
+    if not files:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*map(plan.storage.path_of, files))

@@ -1,0 +1,70 @@
+"""Scan tasks: rows of a table, routed to instances, into the run's storage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import pyarrow as pa
+
+from watersmeet.model import Side
+from watersmeet.spark.relation import PlainScan, Split
+from watersmeet.spark.tables.jobs import Record
+from watersmeet.spark.tables.plan import Plan
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """Some splits of one side, written to one file."""
+
+    side: Side
+    wave: int
+    splits: tuple[Split, ...]
+
+
+def scan(task: ScanTask, plan: Plan, relations: dict[Side, PlainScan]) -> Record:
+    """Read some splits of a plain scan and write them, partitioned."""
+    relation = relations[task.side]
+    rows = chain.from_iterable(
+        relation.read(split, batch_rows=plan.block_rows) for split in task.splits
+    )
+    stem = f"{task.side.name.lower()}-{task.wave:03}"
+    return plan.storage.write_sections(stem, routed(rows, task.side, plan)).describe()
+
+
+def stage(batches: Iterator[pa.RecordBatch], side: Side, plan: Plan) -> Iterator[Record]:
+    """Write the rows of one partition of any DataFrame, each block to a file: waves are made of
+    whole files."""
+    stem = f"{side.name.lower()}-staged"
+    for block in _gathered(batches, plan.schemas[side], plan.block_rows):
+        yield plan.storage.write_sections(stem, routed(iter([block]), side, plan)).describe()
+
+
+def routed(
+    batches: Iterator[pa.RecordBatch], side: Side, plan: Plan
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Each batch in pieces of one instance, with its number."""
+    for batch in batches:
+        order, offsets = plan.router.group(side, batch)
+        grouped = batch.take(pa.array(order))
+        for instance in range(plan.instances):
+            start, stop = int(offsets[instance]), int(offsets[instance + 1])
+            if stop > start:
+                yield instance, grouped.slice(start, stop - start)
+
+
+def _gathered(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Spark sends some 10,000 rows at a time; a block of many instances wants more."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch.cast(schema))
+        count += len(batch)
+        if count >= rows:
+            yield pa.concat_batches(waiting)
+            waiting, count = [], 0
+    if count:
+        yield pa.concat_batches(waiting)

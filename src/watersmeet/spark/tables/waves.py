@@ -1,0 +1,92 @@
+"""In which order the rows of a table are read, and how many of them in each wave."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+# After a wave the part of the result that can be known is the product of the parts read of both
+# sides. A first wave of an 40th costs little more than starting Spark's jobs; each later one
+# reads a few times as many rows, so that their number stays small however large the tables are.
+FIRST_SHARE = 1 / 40
+GROWTH = 3.0
+LAST_SHARE = 0.4
+"""The last wave is smaller than growth would make it: most results come with the last rows."""
+
+
+def shares(*, first: float = FIRST_SHARE, growth: float = GROWTH) -> list[float]:
+    """How much of each table has been read after each wave; the last is 1.
+
+    >>> [round(share, 2) for share in shares()]
+    [0.03, 0.1, 0.33, 0.6, 1.0]
+    """
+    ends: list[float] = []
+    end, step = 0.0, first
+    while end + step < 1 - LAST_SHARE:
+        end += step
+        ends.append(end)
+        step *= growth
+    return [*ends, 1 - LAST_SHARE, 1.0]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows [start, stop) of the source's `number`-th part (a row group, say)."""
+
+    number: int
+    start: int
+    stop: int
+
+    @property
+    def rows(self) -> int:
+        return self.stop - self.start
+
+
+def cut(parts: Sequence[int], ends: Sequence[float], *, seed: int) -> list[list[Piece]]:
+    """The pieces of each wave, from parts of so many rows, in a random but repeatable order.
+
+    A part is cut only where a wave ends: to read its second half, the first half has to be
+    decoded again and skipped.
+
+    >>> cut([10, 10], [0.25, 1.0], seed=1)
+    [[Piece(number=1, start=0, stop=5)], [Piece(number=1, start=5, stop=10), \
+Piece(number=0, start=0, stop=10)]]
+    """
+    order = list(range(len(parts)))
+    random.Random(seed).shuffle(order)
+    total = sum(parts)
+    waves: list[list[Piece]] = []
+    remaining: Iterator[tuple[int, int]] = ((number, parts[number]) for number in order)
+    number, start, stop = -1, 0, 0
+    read = 0
+    for end in ends:
+        wanted = round(total * end)
+        wave: list[Piece] = []
+        while read < wanted:
+            if start == stop:
+                number, stop = next(remaining)
+                start = 0
+                continue
+            taken = min(stop - start, wanted - read)
+            wave.append(Piece(number, start, start + taken))
+            start += taken
+            read += taken
+        waves.append(wave)
+    return waves
+
+
+def shared_out(pieces: Sequence[Piece], *, among: int) -> list[list[Piece]]:
+    """The pieces in at most so many heaps of about equally many rows.
+
+    >>> [[piece.rows for piece in heap] for heap in shared_out(
+    ...     [Piece(0, 0, 9), Piece(1, 0, 4), Piece(2, 0, 6)], among=2)]
+    [[9], [6, 4]]
+    """
+    heaps: list[list[Piece]] = [[] for _ in range(min(among, len(pieces)))]
+    loads = [0] * len(heaps)
+    for piece in sorted(pieces, key=lambda piece: (-piece.rows, piece.number)):
+        lightest = loads.index(min(loads))
+        heaps[lightest].append(piece)
+        loads[lightest] += piece.rows
+    return heaps
