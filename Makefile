@@ -32,7 +32,7 @@ $(COMPILED): $(INSTALLED) $(wildcard src/watersmeet/kernels/*.py)
 	@$(BIN)/python -m watersmeet.spark.java
 	@touch $@
 
-demo: setup ## a join that answers while one of its inputs stalls
+demo: setup ## two tables joined on Spark, the first rows seconds before Spark's own join has any
 	@$(BIN)/watersmeet demo
 
 test: setup ## all tests but the slow ones
@@ -61,7 +61,7 @@ reproduce: setup ## the papers' figures and claims, at full scale (SCALE=0.1 for
 lock: setup ## resolve pyproject.toml again into requirements.lock (ARGS=--upgrade for newer versions)
 	@command -v uv >/dev/null || $(BIN)/python -m pip install --quiet --target $(VENV)/uv uv
 	@PATH="$$PATH:$(CURDIR)/$(VENV)/uv/bin" uv pip compile -q --universal --generate-hashes \
-	    --no-emit-index-url --no-header --python-version 3.11 --extra plots --extra spark \
+	    --no-emit-index-url --no-header --python-version 3.11 --extra plots --extra spark --extra demo \
 	    --group test --group check --group bench pyproject.toml -o requirements.lock $(ARGS)
 
 clean: ## remove everything that can be made again
