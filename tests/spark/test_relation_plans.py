@@ -137,12 +137,23 @@ def test_partition_columns_have_the_values_that_spark_infers(
         place.mkdir(parents=True)
         pq.write_table(pa.table({"id": [1, 2]}), place / "data.parquet")
         (place / "_SUCCESS").touch()
+        # A summary, which Spark lists and does not read.
+        pq.write_metadata(pa.schema({"id": pa.int64()}), place / "_metadata")
     frame = spark.read.parquet(str(tmp_path))
     kinds = [kind for _, kind in frame.dtypes]
     assert kinds == ["bigint", "int", "date", "string", "timestamp", "double"]
     assert_read_alike(frame)
     assert_read_alike(frame.select("day"))
     assert_read_alike(frame.selectExpr("text AS t", "n").where("n IS NULL OR n > 5"))
+
+
+def test_empty_files_have_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    for path in ("p=1", "p=2"):
+        (tmp_path / path).mkdir()
+        (tmp_path / path / "empty.parquet").touch()
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "p=1" / "data.parquet")
+    frame = spark.read.schema("id bigint, p int").parquet(str(tmp_path))
+    assert len(assert_read_alike(frame).files) == 1
 
 
 @pytest.mark.parametrize(
@@ -156,6 +167,7 @@ def test_partition_columns_have_the_values_that_spark_infers(
         ("double", "NaN"),
         ("timestamp_ntz", "2024-01-01 10:00:00"),
         ("string", "07"),
+        ("binary", "ab"),
     ],
 )
 def test_partition_columns_have_the_type_that_the_reader_asks_for(
@@ -335,12 +347,8 @@ def test_options_that_choose_files_are_followed(spark: SparkSession, folder: Pat
 def test_files_that_may_be_encrypted_are_left_to_spark(
     spark: SparkSession, frame: DataFrame
 ) -> None:
-    hadoop = spark._jsc.hadoopConfiguration()
-    hadoop.set("parquet.crypto.factory.class", "some.Factory")
-    try:
+    with setting(spark, "parquet.crypto.factory.class", "some.Factory"):
         assert "encrypted" in refused(frame)
-    finally:
-        hadoop.unset("parquet.crypto.factory.class")
 
 
 def test_padded_text_is_left_to_spark(spark: SparkSession) -> None:

@@ -64,31 +64,29 @@ def list_files(relation: JavaObject, *, nothing: JavaObject) -> tuple[DataFile, 
     expected = 0
     for directory in _elements(directories):
         held = directory.files()
-        expected += held.size()
-        if kinds and held.size():
-            parent = held.apply(0).getPath().getParent().toUri().toString()
+        count = held.size()
+        expected += count
+        if kinds and count:
             values = directory.values()
-            partitions[_local_path(parent)] = tuple(
+            partitions[_folder(held.apply(0).getPath().toString())] = tuple(
                 _plain(values.get(place, kind)) for place, kind in enumerate(kinds)
             )
-    files = tuple(_find(path, partitions if kinds else None) for path in paths if _is_data(path))
-    files = tuple(file for file in files if file.size)
-    if len(files) != expected:
+    found = (_find(path, partitions) for path in paths if _is_data(path))
+    files = tuple(file for file in found if file.size)
+    if len(files) != expected or not all(len(file.partition) == len(kinds) for file in files):
         raise Refused("its files have changed since Spark listed them")
     return files
 
 
-def _find(path: str, partitions: Mapping[str, tuple[Any, ...]] | None) -> DataFile:
+def _find(path: str, partitions: Mapping[str, tuple[Any, ...]]) -> DataFile:
     try:
-        if partitions is None:
-            return DataFile.find(path)
-        return DataFile.find(path, partitions[str(PurePosixPath(path).parent)])
+        return DataFile.find(path, partitions.get(_folder(path), ()))
     except OSError as error:
         raise Refused(f"{path} cannot be opened from here ({error})") from error
 
 
 def _is_data(path: str) -> bool:
-    """Spark lists some files, such as Parquet summaries, that it does not read."""
+    """Spark lists some files, such as Parquet summaries, that it does not read; nor empty ones."""
     return not PurePosixPath(path).name.startswith(("_", "."))
 
 
@@ -101,12 +99,17 @@ def _local_path(uri: str) -> str:
     return unquote(parts.path)
 
 
+def _folder(path: str) -> str:
+    """Of a path as we write it or, after `file:`, as Hadoop does."""
+    return str(PurePosixPath(path.removeprefix("file:")).parent)
+
+
 def _elements(sequence: JavaObject) -> list[JavaObject]:
     return [sequence.apply(place) for place in range(sequence.size())]
 
 
 def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str | Decimal):
+    if value is None or isinstance(value, bool | int | float | bytes):
         return value
     name = value.getClass().getSimpleName()
     if name == "UTF8String":

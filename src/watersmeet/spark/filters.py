@@ -48,6 +48,9 @@ _LOGIC = {
     "IsNaN": "is nan",
 }
 
+# A condition is pickled on its way to tasks, and each level takes several of Python's thousand.
+_DEEPEST = 100
+
 ExprId = tuple[int, str]
 """Spark's identity of a column through a plan."""
 
@@ -63,17 +66,20 @@ class Node:
 
     @classmethod
     def parse(cls, nodes: Sequence[Mapping[str, Any]]) -> Node:
-        node, end = cls._parse(nodes, 0)
-        if end != len(nodes):
-            raise Refused("its plan cannot be read")
+        node, end = cls._parse(nodes, 0, depth=0)
+        assert end == len(nodes)
         return node
 
     @classmethod
-    def _parse(cls, nodes: Sequence[Mapping[str, Any]], index: int) -> tuple[Node, int]:
+    def _parse(
+        cls, nodes: Sequence[Mapping[str, Any]], index: int, *, depth: int
+    ) -> tuple[Node, int]:
+        if depth > _DEEPEST:
+            raise Refused(f"an expression of it is nested more than {_DEEPEST} deep")
         fields = nodes[index]
         children, end = [], index + 1
         for _ in range(fields["num-children"]):
-            child, end = cls._parse(nodes, end)
+            child, end = cls._parse(nodes, end, depth=depth + 1)
             children.append(child)
         name = fields["class"].rsplit(".", 1)[-1]
         return cls(index, name, fields, tuple(children)), end

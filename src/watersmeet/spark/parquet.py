@@ -108,7 +108,10 @@ def read_rows(
         return
     seen = 0
     for batch in file.iter_batches(
-        batch_size=batch_rows, row_groups=[row_group], columns=list(names), use_threads=False
+        batch_size=min(batch_rows, stop),
+        row_groups=[row_group],
+        columns=list(names),
+        use_threads=False,
     ):
         first, last = max(start - seen, 0), min(stop - seen, batch.num_rows)
         seen += batch.num_rows

@@ -90,9 +90,9 @@ def read_plan(dataframe: DataFrame) -> FileScan:
     relation = nodes[-1].relation()
     _check(relation)
     session = dataframe.sparkSession
-    java_session = session._jsparkSession
-    dialect = _dialect(java_session.sessionState().conf())
-    if java_session.sparkContext().hadoopConfiguration().get(_CRYPTO) is not None:
+    state = session._jsparkSession.sessionState()
+    dialect = _dialect(state.conf())
+    if state.newHadoopConf().get(_CRYPTO) is not None:
         raise Refused(f"{_CRYPTO} is set, so its files may be encrypted")
     pipeline = _Pipeline(_Table.of(relation, dialect))
     pipeline.follow(nodes, json.loads(root.toJSON()))
