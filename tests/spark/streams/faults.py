@@ -24,7 +24,7 @@ class Fault:
 
     where: `rows` when the first rows have come, `files` when a file of the state has been put,
     `before` and `after` the commit of the version, `emit` when the first rows have gone out.
-    what: `raise` fails the task, `worker` kills its process, a number kills that process group.
+    what: `raise` fails the task, `worker` kills its process, a number kills that process group too.
     """
 
     where: str
@@ -52,10 +52,9 @@ class Fault:
             return
         if self.what == "raise":
             raise RuntimeError("the fault that the test asked for")
-        if self.what == "worker":
-            os.kill(os.getpid(), signal.SIGKILL)
-        os.killpg(int(self.what), signal.SIGKILL)
-        # The worker itself may outlive its driver and go on, as it would.
+        if self.what != "worker":
+            os.killpg(int(self.what), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def _watched(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -124,24 +124,29 @@ class BatchRun:
             return None
         manifest = self._state.read(batch - 1) if batch - 1 in versions else None
         if manifest is None:
-            raise self._missing(versions)
+            raise self._missing(self._state, versions)
+        # A sink that reads a part of each batch may never come to an instance that was left out.
+        # So everyone looks after the next.
+        next_one = self._plan.state.instance((self._task.instance + 1) % self._plan.instances)
+        if not next_one.has(batch - 1):
+            raise self._missing(next_one, next_one.versions())
         self._identity.check(manifest)
         self._state.verify(manifest)
         return manifest
 
-    def _missing(self, versions: list[int]) -> StateError:
+    def _missing(self, state: InstanceState, versions: list[int]) -> StateError:
         if self._task.batch == 0:
             return StateError(
-                f"This is a query's first batch, and {self._state} has version {versions[-1]} of "
+                f"This is a query's first batch, and {state} has version {versions[-1]} of "
                 "another query's state.",
                 remedy="Begin anew with an empty state, or go on from the old checkpoint.",
             )
         needed = self._task.batch - 1
         found = f"the newest there is {versions[-1]}" if versions else "there is none"
         return StateError(
-            f"Batch {needed + 1} needs version {needed} of {self._state}, and {found}. Either the "
-            "state was deleted or replaced, or a sink has read only a part of a batch, as show(), "
-            "take(), first(), isEmpty() and limit() do in foreachBatch.",
+            f"Batch {needed + 1} needs version {needed} of {state}, and {found}. Either the state "
+            "was deleted or replaced, or a sink has read only a part of a batch, as show(), "
+            "take(), first() and limit() do in foreachBatch.",
             remedy="In foreachBatch, write or count the whole batch before looking at a part of "
             "it. To begin anew, use an empty state and a new checkpoint.",
         )
@@ -149,7 +154,7 @@ class BatchRun:
     def _committed(self) -> Manifest:
         manifest = self._state.read(self._task.batch)
         if manifest is None:
-            raise self._missing(self._state.versions())
+            raise self._missing(self._state, self._state.versions())
         self._identity.check(manifest)
         return manifest
 

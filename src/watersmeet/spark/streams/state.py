@@ -129,9 +129,11 @@ class InstanceState:
     # ---- versions -------------------------------------------------------------------------------
 
     def versions(self) -> list[int]:
-        found = self._system.get_file_info(fs.FileSelector(self._path, allow_not_found=True))
-        names = (_MANIFEST.fullmatch(info.base_name) for info in found)
+        names = (_MANIFEST.fullmatch(info.base_name) for info in self._list(self._path))
         return sorted(int(name[1]) for name in names if name)
+
+    def has(self, version: int) -> bool:
+        return self._exists(self._manifest(version))
 
     def read(self, version: int) -> Manifest | None:
         """A version's manifest; None if there is no such version."""
@@ -192,8 +194,7 @@ class InstanceState:
         a cleaner that is late does no harm. What cannot be removed now is tried again next time.
         """
         old = [self._manifest(each) for each in self.versions() if each < version - 1]
-        listed = self._system.get_file_info(fs.FileSelector(f"{self._path}/files"))
-        for info in listed:
+        for info in self._list(f"{self._path}/files"):
             made_for = _FILE.fullmatch(info.base_name)
             if made_for and int(made_for[1]) < version and info.base_name not in keep:
                 old.append(info.path)
@@ -264,15 +265,20 @@ class InstanceState:
     def verify(self, manifest: Manifest) -> None:
         """Find out that all files of a version are there, with the right sizes."""
         self.files = {name: StoredFile(*file) for name, file in manifest["files"].items()}
-        listed = self._system.get_file_info(
-            fs.FileSelector(f"{self._path}/files", allow_not_found=True)
-        )
-        sizes = {info.base_name: info.size for info in listed}
+        sizes = {info.base_name: info.size for info in self._list(f"{self._path}/files")}
         for name, file in self.files.items():
             if name not in sizes:
                 raise _damaged(self._file(name), "is missing")
             if sizes[name] != file.size:
                 raise _damaged(self._file(name), "has another size than what was written")
+
+    def _list(self, path: str) -> list[fs.FileInfo]:
+        selector = fs.FileSelector(path, allow_not_found=True)
+        try:
+            listed: list[fs.FileInfo] = self._system.get_file_info(selector)
+        except OSError as error:
+            raise _damaged(path, f"cannot be listed ({error})") from error
+        return listed
 
     def _file(self, name: str) -> str:
         return f"{self._path}/files/{name}"
@@ -312,7 +318,7 @@ def unusable(place: str, error: OSError) -> StateError:
 
 def _damaged(path: str, what: str) -> StateError:
     return StateError(
-        f"The state file {path} {what}.",
+        f"{path}, of the state, {what}.",
         remedy="No row was emitted from it. Bring the file back from a copy, or start the query "
         "anew with an empty state and a new checkpoint.",
     )
