@@ -12,14 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 from watersmeet import errors
 
-__all__ = ["__version__", "errors", "join", "local", "session"]
+__all__ = [
+    "StreamLog", "__version__", "errors", "join", "join_streams", "local", "session",
+    "stream_metrics",
+]  # fmt: skip
 
 # What needs Spark, and the module it comes from.
-_SPARK = {"join": "watersmeet.spark.tables.join", "session": "watersmeet.spark.session"}
+_SPARK = {
+    "StreamLog": "watersmeet.spark.streams.metrics",
+    "join": "watersmeet.spark.tables.join",
+    "join_streams": "watersmeet.spark.streams.join",
+    "session": "watersmeet.spark.session",
+    "stream_metrics": "watersmeet.spark.streams.metrics",
+}
 
 if TYPE_CHECKING:
     from watersmeet import local
     from watersmeet.spark.session import session
+    from watersmeet.spark.streams.join import join_streams
+    from watersmeet.spark.streams.metrics import StreamLog, stream_metrics
     from watersmeet.spark.tables.join import join
 
     __version__: str
