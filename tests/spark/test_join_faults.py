@@ -1,0 +1,145 @@
+"""Workers that die, tasks that are tried again and attempts that race change no row of a join."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import watersmeet as wm
+from tests.spark.workers import watched, workers
+
+pytestmark = pytest.mark.spark
+
+ROWS = 20_000
+MB = 2**20
+
+
+@pytest.fixture(scope="module")
+def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[DataFrame]:
+    folder = tmp_path_factory.mktemp("tables")
+    random = np.random.default_rng(3)
+    for name in "ab":
+        table = pa.table({"k": random.integers(0, ROWS, ROWS), name: np.arange(ROWS)})
+        pq.write_table(table, folder / f"{name}.parquet", row_group_size=3_000)
+    return [spark.read.parquet(str(folder / f"{name}.parquet")) for name in "ab"]
+
+
+def counted(dataframe: DataFrame) -> Counter[tuple[Any, ...]]:
+    return Counter(tuple(row) for row in dataframe.collect())
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tables: list[DataFrame]) -> Counter[tuple[Any, ...]]:
+    return counted(tables[0].join(tables[1], on="k"))
+
+
+def once(flag: Path, act: Callable[[], None]) -> None:
+    """Do something the first time that any process comes here."""
+    with suppress(FileExistsError):
+        os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+        act()
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail() -> None:
+    raise RuntimeError("the first attempt fails")
+
+
+@pytest.mark.parametrize("act", [die, fail])
+@pytest.mark.parametrize("row", [0, 15_000], ids=["first wave", "late wave"])
+def test_a_join_task_is_lost_in_the_middle_of_a_wave(
+    tables: list[DataFrame],
+    undisturbed: Counter[tuple[Any, ...]],
+    tmp_path: Path,
+    act: Callable[[], None],
+    row: int,
+) -> None:
+    """The condition runs inside the join's own tasks, and brings one of them down."""
+    flag = tmp_path / "happened"
+
+    def disturb(pairs: pa.RecordBatch) -> pa.Array:
+        if pc.max(pairs.column("a")).as_py() >= row:
+            once(flag, act)
+        return pa.array(np.ones(len(pairs), np.bool_))
+
+    with wm.join(*tables, on="k", condition=disturb) as run:
+        rows = sum((counted(wave.rows) for wave in run), Counter())
+    assert flag.exists()
+    assert rows == undisturbed
+
+
+def test_workers_are_killed_at_any_moment(
+    spark: SparkSession, tables: list[DataFrame], undisturbed: Counter[tuple[Any, ...]]
+) -> None:
+    """Each wave loses a worker, scanning or joining or between its tasks."""
+    with wm.join(*tables, on="k") as run:
+        rows: Counter[tuple[Any, ...]] = Counter()
+        for number, wave in enumerate(run):
+            rows += counted(wave.rows)
+            alive = workers(spark)
+            killer = threading.Timer(0.02 * number, lambda pids=alive: _kill(pids))
+            killer.start()
+        killer.join()
+    assert rows == undisturbed
+
+
+def _kill(processes: list[int]) -> None:
+    for process in processes[:1]:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def test_two_attempts_of_a_task_find_the_same_rows_in_files_of_their_own(
+    tables: list[DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What speculation does, which Spark never does on a single machine."""
+    attempts: list[tuple[dict[str, Any], dict[str, Any]]] = []
+
+    def twice(spark: Any, tasks: Any, work: Any, **names: str) -> Iterator[Any]:
+        pairs = [(work(task), work(task)) for task in tasks]
+        attempts.extend(pairs)
+        return [second for _, second in pairs]  # type: ignore[return-value]
+
+    monkeypatch.setattr("watersmeet.spark.tables.run.run_tasks", twice)
+    with wm.join(*tables, on="k") as run:
+        rows = sum((counted(wave.rows) for wave in run), Counter())
+        for first, second in attempts:
+            assert first["rows_out"] == second["rows_out"]
+            assert not set(first["files"]) & set(second["files"])
+        assert rows == counted(tables[0].join(tables[1], on="k"))
+    assert attempts
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_workers_stay_inside_the_memory(spark: SparkSession, tmp_path: Path, staged: bool) -> None:
+    """Measured from outside: the cap over all workers, and a constant for each of them."""
+    rows, cap, each = 1_000_000, 48 * MB, 64 * MB
+    random = np.random.default_rng(5)
+    for name in "ab":
+        table = pa.table({"k": random.permutation(rows), name: np.arange(rows)})
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=100_000)
+    left, right = (spark.read.parquet(str(tmp_path / f"{name}.parquet")) for name in "ab")
+    if staged:
+        left = left.where("abs(k) >= 0")
+    with watched(spark) as seen, wm.join(left, right, on="k", memory=cap) as run:
+        assert sum(wave.rows.count() for wave in run) == rows
+        assert ("row path" in run.explain()) == staged
+    assert seen.peaks
+    biggest = sorted(seen.peaks.values())[-spark.sparkContext.defaultParallelism :]
+    assert sum(biggest) <= cap + each * len(biggest)
