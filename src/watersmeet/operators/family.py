@@ -39,7 +39,7 @@ def find_algorithm(name: str) -> Algorithm:
     except KeyError:
         raise InvalidArgument(
             f"algorithm={name!r} is not known.",
-            remedy="Use one of " + ", ".join(ALGORITHMS) + ".",
+            remedy="Use auto, or one of " + ", ".join(ALGORITHMS) + ".",
         ) from None
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.operators.question import Question
@@ -111,6 +112,11 @@ def _check_dataframe(dataframe: Any, side: str) -> None:
             f"{side} is a {type(dataframe).__name__}, no Spark DataFrame.",
             remedy="Use wm.local.join for files, tables and iterators without Spark.",
         )
+    if not isinstance(dataframe, ClassicDataFrame):
+        raise InvalidArgument(
+            f"{side} is a DataFrame of Spark Connect, which has no way to run a join's own tasks.",
+            remedy="Join in a classic session, such as wm.session() gives.",
+        )
 
 
 def _rows(relation: PlainScan | StagedRows) -> int:
@@ -150,9 +156,7 @@ def _room(given: str | Path | None, spark: SparkSession, query: str) -> _Room:
 
 def _estimated_rows(dataframe: DataFrame) -> int:
     """What Spark's optimizer expects. A guess decides only how many instances there are."""
-    plan = getattr(dataframe, "_jdf", None)
-    if plan is None:
-        return 0
+    plan = dataframe._jdf
     statistics = plan.queryExecution().optimizedPlan().stats()
     if statistics.rowCount().isDefined():
         return int(str(statistics.rowCount().get()))
