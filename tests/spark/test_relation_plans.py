@@ -261,6 +261,29 @@ def test_days_of_the_old_calendar_are_left_to_spark(spark: SparkSession, tmp_pat
         assert_read_alike(frame.select("one"))
 
 
+@pytest.mark.parametrize(
+    ("version", "int96", "read"),
+    [
+        ("2.4.8", False, False),
+        ("3.0.0", False, True),
+        ("3.0.3", True, False),
+        ("3.1.0", True, True),
+    ],
+)
+def test_files_of_old_spark_are_left_to_spark(
+    spark: SparkSession, tmp_path: Path, version: str, int96: bool, read: bool
+) -> None:
+    moment = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    data = pa.table({"at": pa.array([moment], pa.timestamp("us", "UTC"))})
+    noted = data.replace_schema_metadata({"org.apache.spark.version": version})
+    pq.write_table(noted, tmp_path / "data.parquet", use_deprecated_int96_timestamps=int96)
+    frame = spark.read.parquet(str(tmp_path))
+    if read:
+        assert_read_alike(frame)
+    else:
+        assert "calendar" in refused(frame)
+
+
 def test_who_rebases_files_of_others_leaves_their_days_to_spark(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -359,6 +382,18 @@ def test_padded_text_is_left_to_spark(spark: SparkSession) -> None:
         assert_read_alike(spark.table("padded").select("v"))
     finally:
         spark.sql("DROP TABLE padded")
+
+
+def test_filters_by_a_collation_are_left_to_spark(spark: SparkSession) -> None:
+    spark.sql("CREATE TABLE collated (c STRING COLLATE UTF8_LCASE, n INT) USING parquet")
+    try:
+        spark.sql("INSERT INTO collated VALUES ('a', 1), ('A', 2)")
+        assert refused(spark.table("collated").where("c = 'a'").select("n")) == (
+            "column 'c' has a collation"
+        )
+        assert_read_alike(spark.table("collated").select("n"))
+    finally:
+        spark.sql("DROP TABLE collated")
 
 
 def test_defaults_for_files_without_the_column_are_left_to_spark(spark: SparkSession) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -63,6 +64,34 @@ def test_rows_without_columns_of_the_file_are_counted(spark: SparkSession, tmp_p
     assert [batch.num_rows for batch in batches] == [100, 100, 90]
     assert set(batches[0].column("p").to_pylist()) == {1}
     assert scan.nbytes == 0
+
+
+def test_a_task_reads_a_scan_that_was_sent_to_it(spark: SparkSession, frame: DataFrame) -> None:
+    scan = plain(frame.where("id < 450"))
+    splits = [Split(group.file, group.number, 0, group.rows) for group in scan.row_groups]
+
+    def count(split: Split) -> int:
+        return sum(batch.num_rows for batch in scan.read(split, batch_rows=64))
+
+    assert spark.sparkContext.parallelize(splits, 2).map(count).collect() == [400, 50, 0]
+
+
+def test_a_large_row_group_is_not_held_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
+    size = 2_000_000
+    noise = np.random.default_rng(0).integers(0, 2**63, size)
+    # Without a dictionary, which is one page and would have to be held.
+    pq.write_table(
+        pa.table({"n": noise}), tmp_path / "data.parquet", use_dictionary=False, row_group_size=size
+    )
+    scan = plain(spark.read.parquet(str(tmp_path)))
+    assert scan.nbytes > 16_000_000
+    pool = pa.default_memory_pool()
+    before, most, total = pool.bytes_allocated(), 0, 0
+    for batch in scan.read(Split(0, 0, 0, size), batch_rows=10_000):
+        most = max(most, pool.bytes_allocated() - before)
+        total += batch.num_rows
+    assert total == size
+    assert most < 6_000_000
 
 
 def rewritten(path: Path) -> None:
