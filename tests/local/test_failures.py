@@ -42,7 +42,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"on": "nope"}, SchemaError, "no column 'nope'.* columns are k, a"),
     ({"on": 7}, InvalidArgument, "on=7"),
     ({"how": "sideways"}, InvalidArgument, "Use one of inner, left"),
-    ({"algorithm": "magic"}, InvalidArgument, "Use one of shj, xjoin"),
+    ({"algorithm": "magic"}, InvalidArgument, "Use auto, or one of shj, xjoin"),
     ({"memory": "lots"}, InvalidArgument, 'such as memory="256MB"'),
     ({"memory": "10KB"}, MemoryTooSmall, "at least 1MB"),
     ({"wait_threshold": -1}, InvalidArgument, "wait_threshold=-1"),
