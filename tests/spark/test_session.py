@@ -62,6 +62,16 @@ for act in (
     else:
         raise AssertionError("no error")
 spark.stop()
+
+try:
+    wm.session(memory="2g")
+except wm.errors.InvalidArgument as error:
+    assert "memory='1024m'" in str(error)
+else:
+    raise AssertionError("no error")
+spark = wm.session(memory="1024m")
+assert spark.range(5).mapInArrow(lambda batches: batches, "id bigint").count() == 5
+spark.stop()
 """
 AT_ONCE = "import watersmeet as wm; spark = wm.session(cores=2, memory='1g')"
 

@@ -29,6 +29,7 @@ from watersmeet.spark.java import java_home
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
+_HEAP = "spark.driver.memory"
 _SMALLEST_HEAP, _LARGEST_HEAP = 2**30, 8 * 2**30
 _ATTEMPTS = 4
 
@@ -69,11 +70,12 @@ def session(
     that runs already is returned as it is, unless it differs from what is asked for here.
     With `warm` Python workers are started in the background.
     """
-    asked = _asked(cores, memory, config)
+    asked = _asked(config, cores=cores, memory=memory)
     if SparkContext._active_spark_context is not None:
         running = SparkSession.builder.getOrCreate()
         _check_same(running, asked)
         return running
+    _check_heap(asked)
     settings = {**_settings(), **asked}
     # Ours comes first, so that a file the user names instead wins.
     options = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
@@ -114,18 +116,22 @@ def _settings() -> dict[str, str]:
         # A task that lost its worker is tried again, as on a cluster. Plain local[*] gives up.
         "spark.master": f"local[*,{_ATTEMPTS}]",
         "spark.app.name": "watersmeet",
-        "spark.driver.memory": f"{_heap() // 2**20}m",
+        _HEAP: f"{_heap() // 2**20}m",
         # Draws over what the program itself shows.
         "spark.ui.showConsoleProgress": "false",
         # No web server that nobody asked for, reachable from outside, on a port to quarrel over.
         "spark.ui.enabled": "false",
         # Java takes /tmp whatever TMPDIR says.
         "spark.local.dir": tempfile.gettempdir(),
+        # Left as they are: the time zone, which is part of what the user's data mean, and the size
+        # of Arrow batches, which from 10,000 rows (the default) to 300,000 made no difference.
         **{name: wanted for name, (wanted, _) in _WANTED.items()},
     }
 
 
-def _asked(cores: int | None, memory: int | str | None, config: dict[str, Any]) -> dict[str, str]:
+def _asked(
+    config: dict[str, Any], *, cores: int | None, memory: int | str | None
+) -> dict[str, str]:
     asked = {}
     for name, value in config.items():
         if not name.startswith("spark."):
@@ -139,17 +145,35 @@ def _asked(cores: int | None, memory: int | str | None, config: dict[str, Any]) 
             raise InvalidArgument(f"cores={cores} is too few.", remedy="Give it one or more.")
         asked["spark.master"] = f"local[{cores},{_ATTEMPTS}]"
     if memory is not None:
-        asked["spark.driver.memory"] = f"{max(parse_bytes(memory) // 2**20, 1)}m"
+        asked[_HEAP] = f"{max(parse_bytes(memory) // 2**20, 1)}m"
     return asked
 
 
 def _check_same(running: SparkSession, asked: dict[str, str]) -> None:
     values = {name: running.conf.get(name, None) for name in asked}
-    other = [f"{name}={values[name]}" for name in asked if values[name] != asked[name]]
+    # A heap can be written in several ways.
+    heap = values.get(_HEAP)
+    if heap is not None and parse_bytes(heap) == parse_bytes(asked[_HEAP]):
+        del values[_HEAP]
+    other = [f"{name}={value}" for name, value in values.items() if value != asked[name]]
     if other:
         raise InvalidArgument(
             f"A Spark session runs already, with {', '.join(other)}.",
             remedy="Stop it first with its stop(), or ask for no settings.",
+        )
+
+
+def _check_heap(asked: dict[str, str]) -> None:
+    """Java outlives the session it was started for, and its heap cannot grow."""
+    gateway = SparkContext._gateway
+    if gateway is None or _HEAP not in asked:
+        return
+    bean = gateway.jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
+    heaps = [str(option)[4:] for option in bean.getInputArguments() if option.startswith("-Xmx")]
+    if heaps and parse_bytes(heaps[-1]) != parse_bytes(asked[_HEAP]):
+        raise InvalidArgument(
+            f"The Java of an earlier session still runs, with memory={heaps[-1]!r}.",
+            remedy="Ask for as much, or start a new Python process.",
         )
 
 
