@@ -7,6 +7,7 @@ import pickle
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -226,6 +227,62 @@ def test_dropna_counts_nan_as_missing(frame: DataFrame, needed: int) -> None:
 )
 def test_what_we_cannot_compute_is_left_to_spark(frame: DataFrame, condition: str) -> None:
     assert "does not translate exactly" in refused(frame.where(condition))
+
+
+PRUNED = {
+    "n = 25": [2],
+    "n < 10": [0],
+    "n <= 10": [0, 1],
+    "n > 29": [3],
+    "n >= 29": [2, 3],
+    "n IN (5, 35)": [0, 3],
+    "day = DATE '1970-01-11'": [1],
+    "ts >= TIMESTAMP '1970-01-01 00:00:30'": [3],
+    "ms < TIMESTAMP '1970-01-01 00:00:10'": [0],
+    "n > 5 AND n < 15 AND day IS NOT NULL": [0, 1],
+    "n < 5 OR n > 35": [0, 1, 2, 3],
+    "NOT n = 5": [0, 1, 2, 3],
+    "u > 25": [0, 1, 2, 3],
+    "s = '5'": [0, 1, 2, 3],
+    "d < 5": [0, 1, 2, 3],
+}
+
+
+def test_row_groups_that_cannot_hold_a_kept_row_are_left_out(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    numbers = pa.array(range(40))
+    seconds = pa.array([number * 1_000_000 for number in range(40)], pa.timestamp("us", "UTC"))
+    data = pa.table(
+        {
+            "id": numbers,
+            "n": numbers.cast(pa.int16()),
+            "day": numbers.cast(pa.int32()).cast(pa.date32()),
+            "ts": seconds,
+            "ms": seconds.cast(pa.timestamp("ms", "UTC")),
+            "u": numbers.cast(pa.uint32()),
+            "s": numbers.cast(pa.string()),
+            "d": numbers.cast(pa.float64()),
+        }
+    )
+    pq.write_table(data, tmp_path / "data.parquet", row_group_size=10)
+    frame = spark.read.parquet(str(tmp_path))
+    for condition, kept in zip(PRUNED, kept_by_spark(frame, list(PRUNED)), strict=True):
+        scan = plain(frame.where(condition).select("id"))
+        assert [group.number for group in scan.row_groups] == PRUNED[condition], condition
+        assert set(read(scan).column("id").to_pylist()) == kept, condition
+
+
+def test_statistics_of_96_bit_timestamps_are_not_followed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    old = pa.table({"id": [1, 2], "ts": pa.array([0, 10**7], pa.timestamp("us", "UTC"))})
+    pq.write_table(
+        old, tmp_path / "data.parquet", row_group_size=1, use_deprecated_int96_timestamps=True
+    )
+    chosen = spark.read.parquet(str(tmp_path)).where("ts < TIMESTAMP '1970-01-01 00:00:05'")
+    assert len(plain(chosen).row_groups) == 2
+    assert kept_by_us(chosen) == {1}
 
 
 def test_the_deepest_filter_that_we_compute_reaches_a_task(frame: DataFrame) -> None:

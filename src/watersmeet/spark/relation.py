@@ -36,7 +36,7 @@ from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.spark.files import DataFile
 from watersmeet.spark.parquet import names_in, open_file, readings, row_group_sizes
 from watersmeet.spark.plan import FileScan, read_plan
-from watersmeet.spark.predicates import Condition
+from watersmeet.spark.pruning import Statistics
 from watersmeet.spark.refusal import Refused
 from watersmeet.spark.scan import PlainScan, RowGroup, Split, inside
 
@@ -136,8 +136,7 @@ def _open(scan: FileScan, schema: pa.Schema) -> PlainScan:
     row_groups = [
         RowGroup(place, number, rows, nbytes)
         for place, footer in enumerate(footers)
-        for number, (rows, nbytes) in enumerate(footer)
-        if rows
+        for number, rows, nbytes in footer
     ]
     return PlainScan(
         schema=schema,
@@ -162,20 +161,25 @@ def _matching(scan: FileScan) -> tuple[DataFile, ...]:
         else pa.array([file.partition[column.partition] for file in scan.files], column.field.type)
         for column in scan.columns
     ]
-    condition = scan.filter.condition
-    parts = condition.conjuncts if isinstance(condition, Condition) else (condition,)
     keep = np.ones(count, dtype=bool)
-    for part in parts:
+    for part in scan.filter.conjuncts:
         if part.columns and part.columns <= known:
             keep &= part.evaluate(columns).fill_null(False).to_numpy(zero_copy_only=False)
     return tuple(file for file, kept in zip(scan.files, keep, strict=True) if kept)
 
 
-def _footer(file: DataFile, scan: FileScan) -> list[tuple[int, int]]:
-    """Rows and bytes of each row group, once every column is known to read as in Spark."""
+def _footer(file: DataFile, scan: FileScan) -> list[tuple[int, int, int]]:
+    """Number, rows and bytes of the row groups to read, once every column reads as in Spark."""
     try:
         with open_file(file.path) as opened:
             found = readings(opened, inside(scan.columns), dialect=scan.dialect)
-            return row_group_sizes(opened, names_in(found))
+            sizes = row_group_sizes(opened, names_in(found))
+            groups = [(number, *size) for number, size in enumerate(sizes) if size[0]]
+            if scan.filter is None:
+                return groups
+            places = [n for n, column in enumerate(scan.columns) if column.partition is None]
+            statistics = Statistics(opened, dict(zip(places, found, strict=True)))
+            conditions = scan.filter.conjuncts
+            return [group for group in groups if statistics.may_hold(group[0], conditions)]
     except (OSError, pa.ArrowException) as error:
         raise Refused(f"{file.path} cannot be read from here ({error})") from error

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from watersmeet.spark.files import DataFile
 from watersmeet.spark.parquet import Dialect, names_in, open_file, read_rows, readings
-from watersmeet.spark.predicates import Column, Condition
+from watersmeet.spark.predicates import Column, Condition, Expression
 from watersmeet.spark.refusal import Refused
 
 
@@ -57,6 +57,12 @@ class Filter:
     text: str
     condition: Condition | Column
 
+    @property
+    def conjuncts(self) -> tuple[Expression, ...]:
+        """The parts that must all be true for a row to be kept."""
+        condition = self.condition
+        return condition.conjuncts if isinstance(condition, Condition) else (condition,)
+
     def and_then(self, other: Filter) -> Filter:
         both = Condition("and", (self.condition, other.condition))
         return Filter(f"{self.text} AND {other.text}", both)
@@ -77,7 +83,7 @@ class PlainScan:
 
     @property
     def rows(self) -> int:
-        """Before the filter."""
+        """Before the filter, in row groups that can hold a row that it keeps."""
         return sum(group.rows for group in self.row_groups)
 
     @property
