@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_PACKAGES = ("watersmeet", "pyarrow", "numpy", "numba", "duckdb", "datafusion")
+_PACKAGES = ("watersmeet", "pyarrow", "numpy", "numba", "duckdb", "datafusion", "pyspark")
 
 
 def describe() -> dict[str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import median
+from typing import Any
 
 from benchmarks import inputs
 from benchmarks.cases import Case, Input, Outcome, Places
@@ -85,6 +86,17 @@ class Measured:
         verdicts = {name: self.verdict(name) for name in self.cases}
         bad = {n: v for n, v in verdicts.items() if v.startswith(("WRONG", "FAILED"))}
         return [f"{name}: {verdict}" for name, verdict in bad.items()]
+
+    def plain(self) -> dict[str, Any]:
+        """Every case with all its runs, for the JSON."""
+        return {
+            name: {
+                "case": asdict(case),
+                "exact": self.exact(name),
+                "runs": [asdict(run) for run in self.outcomes(name)],
+            }
+            for name, case in self.cases.items()
+        }
 
 
 def measure_all(

@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from benchmarks.cases import Case, Outcome, Places
 
@@ -48,7 +48,7 @@ class Watched:
         self._idle_anonymous_bytes = 0
         self._peak_anonymous_bytes = 0
 
-    def __enter__(self) -> Watched:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -6,15 +6,24 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from benchmarks.cases import Claim
-from benchmarks.measured import Measured
 
 Row = Mapping[str, str]
 
 _BEGIN = "<!-- written by benchmarks/run.py --publish -->"
 _END = "<!-- end of what is written -->"
+
+
+class Measurements(Protocol):
+    """The runs behind a section."""
+
+    def broken(self) -> list[str]:
+        """What was wrong, or failed where it must not."""
+
+    def plain(self) -> dict[str, Any]:
+        """Every single run, for the JSON."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,38 +35,70 @@ class Section:
     note: str
     rows: Sequence[Row]
     claims: Sequence[Claim]
-    measured: Measured = field(repr=False)
+    measured: Measurements = field(repr=False)
 
-
-def markdown(sections: Sequence[Section], machine: Mapping[str, str]) -> str:
-    """The whole report: what was measured on, targets first, then every table."""
-    lines = ["# Measured", ""]
-    lines += [", ".join(f"{name} {value}" for name, value in machine.items()) + ".", ""]
-    claims = [asdict(claim) for section in sections for claim in section.claims]
-    for claim in claims:
-        claim["holds"] = "yes" if claim["holds"] else "**no**"
-    lines += ["## Targets", "", *_table(claims), ""]
-    for section in sections:
-        lines += [f"## {section.title}", "", section.note, "", *_table(section.rows), ""]
-    return "\n".join(lines)
+    def plain(self, machine: Mapping[str, str]) -> dict[str, Any]:
+        return {
+            "machine": dict(machine),
+            "title": self.title,
+            "note": self.note,
+            "claims": [asdict(claim) for claim in self.claims],
+            "table": [dict(row) for row in self.rows],
+        }
 
 
 def write(sections: Sequence[Section], machine: Mapping[str, str], *, folder: Path) -> str:
     """Write `latest.md` and `latest.json`; give the Markdown back."""
-    text = markdown(sections, machine)
+    shown = {section.name: section.plain(machine) for section in sections}
+    text = markdown(shown)
+    runs = {section.name: {"cases": section.measured.plain()} for section in sections}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "latest.md").write_text(text)
-    (folder / "latest.json").write_text(json.dumps(_plain(sections, machine), indent=1) + "\n")
+    _write_json({name: shown[name] | runs[name] for name in shown}, folder / "latest.json")
     return text
 
 
-def publish(text: str, *, page: Path) -> None:
-    """Replace the measured part of a page, which lies between two marks, by `text`."""
+def publish(
+    sections: Sequence[Section],
+    machine: Mapping[str, str],
+    *,
+    page: Path,
+    record: Path,
+    order: Sequence[str],
+) -> None:
+    """Replace these sections of a page; those of earlier runs, which `record` keeps, remain.
+
+    What is measured lies between two marks of the page, in the order of the names in `order`.
+    """
+    shown = json.loads(record.read_text()) | {
+        section.name: section.plain(machine) for section in sections
+    }
+    shown = {name: shown[name] for name in order if name in shown}
+    _write_json(shown, record)
     before, rest = page.read_text().split(_BEGIN)
     _, after = rest.split(_END)
     # One level deeper: the page has a title of its own.
-    inside = "\n".join("#" + line if line.startswith("#") else line for line in text.splitlines())
+    lines = markdown(shown).splitlines()
+    inside = "\n".join("#" + line if line.startswith("#") else line for line in lines)
     page.write_text(f"{before}{_BEGIN}\n{inside}\n{_END}{after}")
+
+
+def markdown(shown: Mapping[str, Mapping[str, Any]]) -> str:
+    """The whole report: what was measured on, targets first, then every table."""
+    machines = [section["machine"] for section in shown.values()]
+    common = {
+        name: value
+        for name, value in machines[0].items()
+        if all(machine.get(name) == value for machine in machines)
+    }
+    lines = ["# Measured", "", _facts(common), ""]
+    claims = [claim for section in shown.values() for claim in section["claims"]]
+    lines += ["## Targets", "", *_table([claim | _yes_or_no(claim) for claim in claims]), ""]
+    for section in shown.values():
+        own = {name: v for name, v in section["machine"].items() if name not in common}
+        note = f"{section['note']} Measured with {_facts(own)}" if own else section["note"]
+        lines += [f"## {section['title']}", "", note, "", *_table(section["table"]), ""]
+    return "\n".join(lines)
 
 
 def seconds(value: float | None) -> str:
@@ -76,6 +117,18 @@ def times(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}x"
 
 
+def percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f}%"
+
+
+def _facts(machine: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in machine.items()) + "."
+
+
+def _yes_or_no(claim: Mapping[str, Any]) -> dict[str, str]:
+    return {"holds": "yes" if claim["holds"] else "**no**"}
+
+
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if not rows:
         return ["(nothing measured)"]
@@ -89,23 +142,5 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return [lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]]
 
 
-def _plain(sections: Sequence[Section], machine: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        "machine": dict(machine),
-        "benchmarks": {
-            section.name: {
-                "title": section.title,
-                "table": [dict(row) for row in section.rows],
-                "claims": [asdict(claim) for claim in section.claims],
-                "cases": {
-                    name: {
-                        "case": asdict(case),
-                        "exact": section.measured.exact(name),
-                        "runs": [asdict(run) for run in section.measured.outcomes(name)],
-                    }
-                    for name, case in section.measured.cases.items()
-                },
-            }
-            for section in sections
-        },
-    }
+def _write_json(what: Mapping[str, Any], path: Path) -> None:
+    path.write_text(json.dumps(what, indent=1) + "\n")
