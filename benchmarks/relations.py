@@ -1,0 +1,183 @@
+"""Two tables in Parquet files, for Spark to join, and what their join must add up to."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from benchmarks.checksum import Words
+
+# How a row is weighed: see `blend`.
+FACTOR, SHIFT = 0x9E3779B97F4A7C15, 32
+# A double that is a whole number of these can be checked without rounding.
+DOUBLE_UNIT = 8
+_ROW_GROUP_ROWS = 250_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Parquet files in a folder, and the columns of theirs that take part; the key comes first."""
+
+    folder: str
+    columns: tuple[str, ...]
+
+    def files(self) -> list[Path]:
+        return sorted(Path(self.folder).glob("*.parquet"))
+
+    @property
+    def rows(self) -> int:
+        return sum(pq.read_metadata(file).num_rows for file in self.files())
+
+    @property
+    def arrow_bytes(self) -> int:
+        """What the rows take in Arrow; all columns here have a fixed width."""
+        schema = pq.read_schema(self.files()[0])
+        bits = sum(int(schema.field(name).type.bit_width) for name in self.columns)
+        return bits // 8 * self.rows
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        for file in self.files():
+            yield from pq.ParquetFile(file).iter_batches(1 << 20, columns=list(self.columns))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relations:
+    """Two tables that are joined on their keys, which are whole numbers from 0."""
+
+    left: Table
+    right: Table
+
+    @property
+    def rows(self) -> int:
+        return self.left.rows + self.right.rows
+
+    @property
+    def arrow_bytes(self) -> int:
+        return self.left.arrow_bytes + self.right.arrow_bytes
+
+    def plain(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> Self:
+        left, right = (
+            Table(folder=plain[side]["folder"], columns=tuple(plain[side]["columns"]))
+            for side in ("left", "right")
+        )
+        return cls(left=left, right=right)
+
+
+def expected(relations: Relations) -> tuple[int, int]:
+    """Rows and checksum of the inner join, without joining: sums per key, multiplied by key.
+
+    As in `benchmarks.checksum`: the sum over result rows of a product of both partners' weights,
+    modulo 2^64. Spark can compute this one (`spark_checksum`).
+    """
+    (count, weight), (other_count, other_weight) = map(_sums, (relations.left, relations.right))
+    keys = min(len(count), len(other_count))
+    products = weight[:keys] * other_weight[:keys]
+    rows = int((count[:keys] * other_count[:keys]).sum())
+    return rows, int(products.sum(dtype=np.uint64))
+
+
+def blend(weight: Words, column: Words) -> Words:
+    """A weight that depends on one more column."""
+    product = (weight ^ column) * np.uint64(FACTOR)
+    blended: Words = product ^ (product >> np.uint64(SHIFT))
+    return blended
+
+
+def _sums(table: Table) -> tuple[NDArray[np.int64], Words]:
+    """By key, how many rows there are and what their weights add up to."""
+    count = np.zeros(1, np.int64)
+    total = np.zeros(1, np.uint64)
+    for batch in table.batches():
+        columns = [_words(batch.column(name)) for name in table.columns]
+        weight = np.zeros(batch.num_rows, np.uint64)
+        for column in columns:
+            weight = blend(weight, column)
+        keys = columns[0].astype(np.int64)
+        missing = int(keys.max()) + 1 - len(count)
+        if missing > 0:
+            count = np.pad(count, (0, missing))
+            total = np.pad(total, (0, missing))
+        np.add.at(count, keys, 1)
+        np.add.at(total, keys, weight)
+    return count, total
+
+
+def _words(column: pa.Array) -> Words:
+    """A column as whole numbers, the same as `spark_checksum.number` makes of it."""
+    numbers: NDArray[Any]
+    if pa.types.is_floating(column.type):
+        numbers = column.to_numpy(zero_copy_only=False) * DOUBLE_UNIT
+    elif pa.types.is_decimal(column.type):
+        # The lower of two words, which holds amounts of money in cents.
+        words = np.frombuffer(column.buffers()[1], np.int64)
+        numbers = words[2 * column.offset : 2 * (column.offset + len(column)) : 2]
+    elif pa.types.is_date32(column.type):
+        numbers = column.cast(pa.int32()).to_numpy(zero_copy_only=False)
+    else:
+        numbers = column.to_numpy(zero_copy_only=False)
+    return numbers.astype(np.int64).view(np.uint64)
+
+
+def uniform(folder: Path, *, rows: int, files: int) -> Relations:
+    """Every key once on either side, in random order, with a row number and a random double."""
+    tables = []
+    for number, name in enumerate(("left", "right")):
+        rng = np.random.default_rng([rows, number])
+        table = pa.table(
+            {
+                "key": rng.permutation(rows),
+                f"{name}_id": np.arange(rows),
+                f"{name}_value": rng.integers(0, 2**40, rows) / DOUBLE_UNIT,
+            }
+        )
+        _write(table, folder / name, files=files)
+        tables.append(Table(folder=str(folder / name), columns=tuple(table.column_names)))
+    return Relations(left=tables[0], right=tables[1])
+
+
+def tpch(folder: Path, *, scale: float, files: int, shuffled: bool) -> Relations:
+    """Orders and lineitem, four columns each; in the order of keys unless `shuffled`."""
+    command = [str(Path(sys.executable).with_name("tpchgen-cli")), "parquet", "-s", str(scale)]
+    command += ["--parts", str(files), "-T", "lineitem,orders", "-o", str(folder)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    left = Table(
+        folder=str(folder / "orders"),
+        columns=("o_orderkey", "o_custkey", "o_totalprice", "o_orderdate"),
+    )
+    right = Table(
+        folder=str(folder / "lineitem"),
+        columns=("l_orderkey", "l_partkey", "l_extendedprice", "l_shipdate"),
+    )
+    if shuffled:
+        left, right = (_shuffled(table, files=files) for table in (left, right))
+    return Relations(left=left, right=right)
+
+
+def _shuffled(table: Table, *, files: int) -> Table:
+    rows = pa.Table.from_batches(table.batches()).combine_chunks()
+    folder = Path(f"{table.folder}-shuffled")
+    _write(rows.take(np.random.default_rng(0).permutation(len(rows))), folder, files=files)
+    return Table(folder=str(folder), columns=table.columns)
+
+
+def _write(table: pa.Table, folder: Path, *, files: int) -> None:
+    folder.mkdir(parents=True)
+    ends = np.linspace(0, len(table), files + 1, dtype=int)
+    for number, (start, end) in enumerate(pairwise(ends)):
+        part = table.slice(start, end - start)
+        path = folder / f"part-{number:03}.parquet"
+        pq.write_table(part, path, row_group_size=_ROW_GROUP_ROWS)

@@ -1,0 +1,127 @@
+"""A Spark session in a process of its own, asked for runs, and what its Python workers hold."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import defaultdict
+from pathlib import Path
+
+from benchmarks.outside import DEADLINE_S, Watched, WorkerFailed
+from benchmarks.relations import Relations
+from benchmarks.spark_measured import Run
+
+CORES = 2
+_STOPS_WITHIN_S = 60.0
+
+
+class SparkProcess(Watched):
+    """Runs peers on one session. With `look_every_s`, looks at the Python workers meanwhile.
+
+    Resident memory of a worker is what it has to itself, without the pages that it shares with
+    the process it was forked from; `anonymous` is without files that it has mapped.
+    """
+
+    def __init__(
+        self, scratch: Path, *, warm: bool = True, look_every_s: float | None = None
+    ) -> None:
+        super().__init__(["-m", "benchmarks.spark_worker"], look_every_s=look_every_s)
+        self._idle: dict[int, dict[str, int]] = {}
+        self._peaks: dict[str, int] = defaultdict(int)
+        self.workers = 0
+        self.say(json.dumps({"scratch": str(scratch), "cores": CORES, "warm": warm}))
+
+    def __exit__(self, *exc: object) -> None:
+        # Spark removes its files when it is stopped and not killed.
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_STOPS_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        finally:
+            self._process.stdin = None
+            super().__exit__(*exc)
+
+    def ready(self) -> None:
+        self.hear()
+
+    def run(
+        self,
+        peer: str,
+        relations: Relations,
+        *,
+        memory: int,
+        check: bool = False,
+        cold: bool = False,
+    ) -> Run:
+        order = {"peer": peer, "relations": relations.plain(), "memory": memory}
+        rows = relations.rows
+        try:
+            self.say(json.dumps({**order, "check": check, "cold": cold}))
+            return Run(**self.hear(), rows_in=rows)
+        except (WorkerFailed, BrokenPipeError) as error:
+            # A process that breaks down is a failure in the table, not the end of the rest.
+            text = str(error).strip().splitlines()[-1]
+            return Run(rows_in=rows, seconds=DEADLINE_S, failure=text)
+
+    def start_from_here(self) -> None:
+        """Take what the workers hold now as idle."""
+        self._idle = {worker: _held(worker) for worker in self._python_workers()}
+        self._peaks.clear()
+
+    def peak_bytes(self) -> int:
+        """The most that all workers together were seen to hold above that."""
+        return self._peaks["resident"]
+
+    def peak_anonymous_bytes(self) -> int:
+        return self._peaks["anonymous"]
+
+    def _look(self) -> None:
+        sums: dict[str, int] = defaultdict(int)
+        workers = self._python_workers()
+        self.workers = max(self.workers, len(workers))
+        for worker in workers:
+            idle = self._idle.get(worker, {})
+            for name, held in _held(worker).items():
+                sums[name] += max(held - idle.get(name, 0), 0)
+        for name, total in sums.items():
+            self._peaks[name] = max(self._peaks[name], total)
+
+    def _python_workers(self) -> list[int]:
+        """Below the process are Java, its Python daemon, and what that has forked."""
+        children: dict[int, list[int]] = defaultdict(list)
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit():
+                try:
+                    # The name in parentheses may hold anything; the parent is two fields on.
+                    parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                except OSError:
+                    continue
+                children[parent].append(int(process.name))
+        return [
+            worker
+            for java in children[self._process.pid]
+            for daemon in children[java]
+            for worker in children[daemon]
+        ]
+
+
+def _held(process: int) -> dict[str, int]:
+    try:
+        text = Path(f"/proc/{process}/smaps_rollup").read_text()
+    except OSError:
+        return {}
+    lines = dict(line.split(":", 1) for line in text.splitlines()[1:])
+    kilobytes: dict[str, int] = {name: int(value.split()[0]) for name, value in lines.items()}
+    return {
+        "resident": (kilobytes["Private_Clean"] + kilobytes["Private_Dirty"]) * 1024,
+        "anonymous": kilobytes["Anonymous"] * 1024,
+    }
+
+
+def cold_run(peer: str, relations: Relations, scratch: Path, *, memory: int, warm: bool) -> Run:
+    """One run on a session that is started for it; the clock starts before that."""
+    with SparkProcess(scratch, warm=warm) as process:
+        process.ready()
+        return process.run(peer, relations, memory=memory, cold=True)

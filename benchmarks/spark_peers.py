@@ -1,0 +1,228 @@
+"""The ways in which one Spark session can join two tables or two streams, each under the clock.
+
+A peer is a function of a `Stage` that returns what it measured. Rows go to Spark's noop sink, which
+takes every row and keeps none. What is checked is looked at after the clock has stopped.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+
+import watersmeet as wm
+from benchmarks.relations import Relations, Table
+from benchmarks.spark_checksum import added_up, checksum, wrapping
+
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What a peer is given."""
+
+    spark: SparkSession
+    relations: Relations
+    memory: int
+    """For our operators, in bytes."""
+    began: float
+    """When the clock started."""
+    check: bool
+    scratch: Path
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.began
+
+    @property
+    def on(self) -> str | dict[str, str]:
+        left, right = self.relations.left.columns[0], self.relations.right.columns[0]
+        return left if left == right else {left: right}
+
+    def tables(self) -> tuple[DataFrame, DataFrame]:
+        left, right = (
+            self.spark.read.parquet(table.folder).select(*table.columns)
+            for table in (self.relations.left, self.relations.right)
+        )
+        return left, right
+
+    def streams(self) -> tuple[DataFrame, DataFrame]:
+        """A file of each table in every micro-batch."""
+        return self._stream(self.relations.left), self._stream(self.relations.right)
+
+    def _stream(self, table: Table) -> DataFrame:
+        schema = self.spark.read.parquet(table.folder).schema
+        reader = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        return reader.parquet(table.folder).select(*table.columns)
+
+    def joined_by_spark(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        if isinstance(self.on, str):
+            return left.join(right, self.on)
+        ((left_key, right_key),) = self.on.items()
+        return left.join(right, left[left_key] == right[right_key])
+
+    def found(self, rows: DataFrame) -> dict[str, Any]:
+        """Count and checksum of a result, if they are asked for."""
+        if not self.check:
+            return {}
+        count, total = added_up(rows, self.relations)
+        return {"rows": count, "checksum": total}
+
+
+def spark_table(stage: Stage) -> dict[str, Any]:
+    """Spark's own join."""
+    joined = stage.joined_by_spark(*stage.tables())
+    _to_noop(joined)
+    return {"seconds": stage.seconds, **stage.found(joined), "notes": {"join": _join_name(joined)}}
+
+
+def spark_first(stage: Stage) -> dict[str, Any]:
+    """The first row of Spark's own join."""
+    stage.joined_by_spark(*stage.tables()).take(1)
+    return {"seconds": stage.seconds}
+
+
+def spark_count(stage: Stage) -> dict[str, Any]:
+    """The simplest of queries: how many rows one table has."""
+    stage.tables()[0].count()
+    return {"seconds": stage.seconds}
+
+
+def waves(stage: Stage) -> dict[str, Any]:
+    """Ours, every wave's rows written as soon as they are there."""
+    return _waves(stage, stage.tables(), way="file path")
+
+
+def waves_of_rows(stage: Stage) -> dict[str, Any]:
+    """Ours on DataFrames with a filter that only Spark computes; it drops no row."""
+    left, right = (table.where(f"abs({table.columns[0]}) >= 0") for table in stage.tables())
+    return _waves(stage, (left, right), way="row path")
+
+
+def first_wave(stage: Stage) -> dict[str, Any]:
+    """Ours up to the first rows."""
+    with wm.join(*stage.tables(), on=stage.on, memory=stage.memory) as run:
+        for wave in run:
+            _to_noop(wave.rows)
+            if wave.progress.rows_out:
+                break
+        return {"seconds": stage.seconds}
+
+
+def whole(stage: Stage) -> dict[str, Any]:
+    """Ours as one DataFrame."""
+    with wm.join(*stage.tables(), on=stage.on, memory=stage.memory) as run:
+        rows = run.to_df()
+        _to_noop(rows)
+        seconds = stage.seconds
+        result = {"seconds": seconds, "rows": run.metrics.rows_out, "notes": _notes(run)}
+        return {**result, **stage.found(rows)}
+
+
+def our_streams(stage: Stage) -> dict[str, Any]:
+    """Ours, with its state on local disk."""
+    state = stage.scratch / f"state-{uuid.uuid4().hex}"
+    joined = wm.join_streams(*stage.streams(), on=stage.on, memory=stage.memory, state=state)
+    return _streamed(stage, joined)
+
+
+def spark_streams(stage: Stage) -> dict[str, Any]:
+    """Spark's own stream-stream join, its state in RocksDB, one partition of it for each core."""
+    settings = {
+        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+        "spark.sql.shuffle.partitions": str(stage.spark.sparkContext.defaultParallelism),
+    }
+    before = {name: str(stage.spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
+        stage.spark.conf.set(name, value)
+    try:
+        return _streamed(stage, stage.joined_by_spark(*stage.streams()))
+    finally:
+        for name, value in before.items():
+            stage.spark.conf.set(name, value)
+
+
+PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
+    peer.__name__: peer
+    for peer in (
+        spark_table,
+        spark_first,
+        spark_count,
+        waves,
+        waves_of_rows,
+        first_wave,
+        whole,
+        our_streams,
+        spark_streams,
+    )
+}
+
+
+def _to_noop(rows: DataFrame) -> None:
+    rows.write.format("noop").mode("overwrite").save()
+
+
+def _waves(stage: Stage, tables: tuple[DataFrame, DataFrame], *, way: str) -> dict[str, Any]:
+    with wm.join(*tables, on=stage.on, memory=stage.memory) as run:
+        written: list[tuple[float, int]] = []
+        for wave in run:
+            _to_noop(wave.rows)
+            written.append((stage.seconds, wave.progress.rows_out))
+        total = written[-1][1]
+        result = {
+            "seconds": written[-1][0],
+            "first_seconds": next(second for second, rows in written if rows),
+            "half_seconds": next(second for second, rows in written if 2 * rows >= total),
+            "notes": {"written": written, **_notes(run)},
+            "rows": total,
+            # The rows of the waves that were written, read again.
+            **stage.found(run.to_df()),
+        }
+        if run.explain().count(way) != 2:
+            raise RuntimeError(f"Not both tables take the {way}:\n{run.explain()}")
+        return result
+
+
+def _notes(run: Any) -> dict[str, Any]:
+    names = ("rows_read", "rows_out", "scan_seconds", "join_seconds", "bytes_spilled", "kept")
+    waves = run.metrics.as_dict()["waves"]
+    return {
+        "explain": run.explain().splitlines(),
+        "waves": [{name: wave[name] for name in names} for wave in waves],
+    }
+
+
+def _join_name(joined: DataFrame) -> str:
+    """Which of its joins Spark chose."""
+    executed = joined._jdf.queryExecution().executedPlan().toString()
+    return next((word for word in executed.split() if word.endswith("Join")), "unknown")
+
+
+def _streamed(stage: Stage, joined: DataFrame) -> dict[str, Any]:
+    """Run a streaming query over all files there are; count, and add up, what reaches its sink."""
+    with wrapping(stage.spark):
+        aggregates = [sf.count(sf.lit(1)).alias("rows")]
+        if stage.check:
+            aggregates.append(checksum(joined, stage.relations).alias("checksum"))
+        query = (
+            joined.observe("found", aggregates[0], *aggregates[1:])
+            .writeStream.format("noop")
+            .option("checkpointLocation", str(stage.scratch / f"checkpoint-{uuid.uuid4().hex}"))
+            .trigger(availableNow=True)
+            .start()
+        )
+    query.awaitTermination()
+    seconds = stage.seconds
+    found = [p.observedMetrics["found"].asDict() for p in query.recentProgress if p.observedMetrics]
+    return {
+        "seconds": seconds,
+        "rows": sum(batch["rows"] for batch in found),
+        "checksum": sum(batch["checksum"] or 0 for batch in found) % 2**64 if stage.check else None,
+        "notes": {"batch_ms": [p.durationMs["triggerExecution"] for p in query.recentProgress]},
+    }

@@ -1,0 +1,94 @@
+"""What `wm.join_streams` costs beside Spark's own stream-stream join.
+
+The rows of `spark_tables` as two streams of ten files each, a file of both in every micro-batch,
+to the noop sink. Spark takes minutes for all of them, so it gets a tenth of the rows in as many
+batches; ours gets both. Its rate falls as its state grows, so that is in its favour.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.cases import MB, Claim, Places
+from benchmarks.relations import expected, uniform
+from benchmarks.report import Row, Section, seconds, times
+from benchmarks.spark_measured import SparkMeasured
+from benchmarks.spark_outside import SparkProcess
+
+ROWS, BATCHES = 5_000_000, 10
+MEMORY = 2048 * MB
+
+SPARK_PART, OURS_PART, OURS = "Spark, a tenth", "ours, a tenth", "ours, all rows"
+CASES = {SPARK_PART: "spark_streams", OURS_PART: "our_streams", OURS: "our_streams"}
+TARGET = 15
+
+
+def run(places: Places, *, quick: bool) -> Section:
+    rows = ROWS // 20 if quick else ROWS
+    tiny = uniform(places.file("streams-tiny"), rows=2_000, files=2)
+    part = uniform(places.file("streams-part"), rows=rows // 10, files=BATCHES)
+    full = uniform(places.file("streams"), rows=rows, files=BATCHES)
+    inputs = {SPARK_PART: part, OURS_PART: part, OURS: full}
+    sums = {SPARK_PART: expected(part), OURS_PART: expected(part), OURS: expected(full)}
+    measured = SparkMeasured(expected=sums)
+    with SparkProcess(places.scratch / "spark") as process:
+        process.ready()
+        for peer in ("spark_streams", "our_streams"):
+            warming = process.run(peer, tiny, memory=MEMORY, check=True)
+            name = f"{peer}, warming up"
+            measured.expected[name] = expected(tiny)
+            measured.add(name, warming, quoted=False)
+        for repetition in range(2 if quick else 3):
+            for name, peer in CASES.items():
+                # One round of ours is added up, which takes time, and not quoted. Spark's takes
+                # so long that it runs once, and its rows are counted only.
+                checking = repetition == 0
+                if name == SPARK_PART and repetition != 1:
+                    continue
+                one = process.run(peer, inputs[name], memory=MEMORY, check=checking)
+                measured.add(name, one, quoted=not checking)
+                print(
+                    f"  {repetition} {name}: {one.failure or seconds(one.seconds)}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+    return Section(
+        name="spark-streams",
+        title="Streams on Spark",
+        note=f"{rows:,} rows a side in {BATCHES} micro-batches, or a tenth of them in as many, "
+        "every key once a side; two tasks at a time, noop sink. Spark keeps its state in RocksDB, "
+        "in a partition for each task; ours on local disk. Spark is measured on a tenth only: its "
+        "rate falls as state grows. `to Spark` is the rate beside Spark's.",
+        rows=[_row(measured, name) for name in CASES],
+        claims=[_claim(measured)],
+        measured=measured,
+    )
+
+
+def _ratio(measured: SparkMeasured, name: str) -> float | None:
+    ours, spark = measured.best(name), measured.best(SPARK_PART)
+    if ours.failure or spark.failure:
+        return None
+    return ours.rows_per_second / spark.rows_per_second
+
+
+def _row(measured: SparkMeasured, name: str) -> Row:
+    best = measured.best(name)
+    return {
+        "engine": name,
+        "input": f"{best.rows_in:,} rows",
+        "all rows": seconds(measured.total(name)),
+        "input rows": "-" if best.failure else f"{best.rows_per_second:,.0f}/s",
+        "to Spark": times(_ratio(measured, name)),
+        "result": measured.verdict(name),
+    }
+
+
+def _claim(measured: SparkMeasured) -> Claim:
+    ratio = _ratio(measured, OURS)
+    return Claim(
+        claim="Rows a second of streams, ours on all rows beside Spark on a tenth",
+        target=f"at least {TARGET}x Spark's stream-stream join (RocksDB), exact",
+        measured=times(ratio),
+        holds=ratio is not None and ratio >= TARGET and measured.exact([OURS]),
+    )

@@ -1,0 +1,139 @@
+"""What `wm.join` costs beside Spark's own join of the same tables, and when its first rows come.
+
+5 M x 5 M rows from Parquet (a bigint key, a bigint and a double a side), every key once a side, so
+5 M results, written to Spark's noop sink. All peers run in turn on one session of two tasks at a
+time, after a round that is checked and not quoted. Then first answers are taken from sessions that
+are started for them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from benchmarks.cases import MB, Claim, Places
+from benchmarks.relations import expected, uniform
+from benchmarks.report import Row, Section, million_per_second, percent, seconds, times
+from benchmarks.spark_measured import SparkMeasured
+from benchmarks.spark_outside import SparkProcess, cold_run
+
+ROWS, FILES = 5_000_000, 10
+MEMORY = 1024 * MB
+
+SPARK, WAVES, WHOLE = "Spark's own join", "ours, by waves", "ours, whole"
+ROW_PATH = "ours, by waves, no plain scan"
+PEERS = {SPARK: "spark_table", WAVES: "waves", WHOLE: "whole", ROW_PATH: "waves_of_rows"}
+
+COLD_OURS = "new session: ours, first wave"
+COLD_COUNT = "new session: Spark, count of a table"
+COLD_JOIN = "new session: Spark, first row of the join"
+COLD_PEERS = {COLD_OURS: "first_wave", COLD_COUNT: "spark_count", COLD_JOIN: "spark_first"}
+
+
+def run(places: Places, *, quick: bool) -> Section:
+    rows = ROWS // 20 if quick else ROWS
+    relations = uniform(places.file("tables"), rows=rows, files=FILES)
+    right = expected(relations)
+    measured = SparkMeasured(expected=dict.fromkeys(PEERS, right))
+    with SparkProcess(places.scratch / "spark") as process:
+        process.ready()
+        for repetition in range(2 if quick else 4):
+            for name, peer in PEERS.items():
+                warming = repetition == 0
+                one = process.run(peer, relations, memory=MEMORY, check=warming)
+                measured.add(name, one, quoted=not warming)
+                _say(f"{repetition} {name}", one.failure or seconds(one.seconds))
+    for _ in range(1 if quick else 2):
+        for name, peer in COLD_PEERS.items():
+            one = cold_run(
+                peer,
+                relations,
+                places.scratch / "spark",
+                memory=MEMORY,
+                # Where only Spark answers, nothing of ours is started beside it.
+                warm=name == COLD_OURS,
+            )
+            measured.add(name, one)
+            _say(name, one.failure or seconds(one.seconds))
+    join = measured.best(SPARK).notes.get("join", "unknown")
+    return Section(
+        name="spark-tables",
+        title="Tables on Spark",
+        note=f"{rows:,} rows a side from {FILES} Parquet files a side, {right[0]:,} results to the "
+        f"noop sink, two tasks at a time, on a warm session; Spark chose {join}. "
+        "`first rows` and `half` are when so many rows had been written, `to Spark` is beside the "
+        "total of Spark's own join. `new session` counts from before the session is started, in a "
+        "process of its own.",
+        rows=[_row(measured, name) for name in (*PEERS, *COLD_PEERS)],
+        claims=[*_warm_claims(measured), _cold_claim(measured)],
+        measured=measured,
+    )
+
+
+def _row(measured: SparkMeasured, name: str) -> Row:
+    total = measured.total(name)
+    if name in COLD_PEERS:
+        moments = {"first rows": seconds(total), "half": "-", "all rows": "-"}
+        return {"engine": name, **moments, "to Spark": "-", "input rows": "-", "result": "-"}
+    return {
+        "engine": name,
+        "first rows": seconds(measured.soonest(name, "first_seconds")),
+        "half": seconds(measured.soonest(name, "half_seconds")),
+        "all rows": seconds(total),
+        "to Spark": times(measured.ratio(total, SPARK)),
+        "input rows": million_per_second(measured.best(name).rows_per_second) if total else "-",
+        "result": measured.verdict(name),
+    }
+
+
+def _warm_claims(measured: SparkMeasured) -> list[Claim]:
+    first = measured.soonest(WAVES, "first_seconds")
+    early = measured.ratio(first, SPARK)
+    half = measured.ratio(measured.soonest(WAVES, "half_seconds"), SPARK)
+    claims = [
+        total_claim(measured, WAVES, SPARK, at_most=0.8),
+        total_claim(measured, WHOLE, SPARK, at_most=0.8),
+        total_claim(measured, ROW_PATH, SPARK, at_most=1.6),
+        early_claim("First rows of the waves on Spark", early, at_most=0.12),
+        early_claim("Half of the rows of the waves on Spark", half, at_most=0.6),
+    ]
+    within = Claim(
+        claim="First wave's rows on a warm session",
+        target="within 3 s of the call",
+        measured=seconds(first),
+        holds=first is not None and first <= 3,
+    )
+    return [*claims, within]
+
+
+def _cold_claim(measured: SparkMeasured) -> Claim:
+    ours, count, join = (measured.total(name) for name in COLD_PEERS)
+    known = ours is not None and count is not None
+    return Claim(
+        claim="First wave's rows on a new session",
+        target="at most 5 s after Spark's first answer, a count",
+        measured=f"{seconds(ours)} against {seconds(count)} (its join: {seconds(join)})",
+        holds=known and ours is not None and count is not None and ours <= count + 5,
+    )
+
+
+def total_claim(measured: SparkMeasured, name: str, peer: str, *, at_most: float) -> Claim:
+    ratio = measured.ratio(measured.total(name), peer)
+    return Claim(
+        claim=f"Total on Spark, {name}",
+        target=f"at most {at_most}x Spark's own join, exact",
+        measured=times(ratio),
+        holds=ratio is not None and ratio <= at_most and measured.exact([name]),
+    )
+
+
+def early_claim(claim: str, share: float | None, *, at_most: float) -> Claim:
+    return Claim(
+        claim=claim,
+        target=f"at most {at_most:.0%} of Spark's total",
+        measured=percent(share),
+        holds=share is not None and share <= at_most,
+    )
+
+
+def _say(name: str, what: str) -> None:
+    print(f"  {name}: {what}", file=sys.stderr, flush=True)
