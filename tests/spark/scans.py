@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.sql import DataFrame
 
-from watersmeet.spark.relation import PlainScan, Split, StagedRows, open_relation
+from watersmeet.spark.scans.relation import PlainScan, Split, StagedRows, open_relation
 
 
 def plain(frame: DataFrame) -> PlainScan:

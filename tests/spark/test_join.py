@@ -339,6 +339,12 @@ def test_wrong_arguments_fail_at_the_call(
         wm.join(orders, payments, **arguments)
 
 
+def test_names_that_differ_in_case_only(orders: DataFrame, payments: DataFrame) -> None:
+    shouting = payments.withColumnRenamed("paid", "TOTAL")
+    with pytest.raises(SchemaError, match="'total', 'TOTAL'"):
+        wm.join(orders, shouting, on="id")
+
+
 def test_streams_and_strangers_are_turned_away(spark: SparkSession, orders: DataFrame) -> None:
     stream = spark.readStream.format("rate").load()
     with pytest.raises(InvalidArgument, match="join_streams"):

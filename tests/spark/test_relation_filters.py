@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.scans import plain, read, refused
-from watersmeet.spark.relation import StagedRows, open_relation
+from watersmeet.spark.scans.relation import StagedRows, open_relation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

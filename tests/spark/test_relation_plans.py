@@ -15,7 +15,7 @@ import pytest
 
 from tests.spark.scans import assert_read_alike, plain, read, refused
 from watersmeet.errors import InvalidArgument, SchemaError
-from watersmeet.spark.relation import arrow_schema, open_relation
+from watersmeet.spark.scans.relation import arrow_schema, open_relation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -14,7 +14,7 @@ import pytest
 
 from tests.spark.scans import plain, read
 from watersmeet.errors import InputChanged
-from watersmeet.spark.relation import Split
+from watersmeet.spark.scans.relation import Split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

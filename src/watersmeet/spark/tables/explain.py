@@ -6,7 +6,7 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from watersmeet.model import Side
-from watersmeet.spark.relation import PlainScan, StagedRows
+from watersmeet.spark.scans.relation import PlainScan, StagedRows
 from watersmeet.spark.tables.metrics import RunMetrics
 from watersmeet.spark.tables.plan import Plan
 

@@ -8,7 +8,7 @@ from typing import Protocol
 from pyspark.sql import SparkSession
 
 from watersmeet.model import Side
-from watersmeet.spark.relation import PlainScan, Split, StagedRows
+from watersmeet.spark.scans.relation import PlainScan, Split, StagedRows
 from watersmeet.spark.tables.jobs import run_over, run_tasks
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.scanning import ScanTask, scan, stage

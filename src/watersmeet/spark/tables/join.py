@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +12,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-from watersmeet.errors import InvalidArgument
+from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.schema import On
-from watersmeet.spark.relation import PlainScan, StagedRows, open_relation
+from watersmeet.spark.scans.relation import PlainScan, StagedRows, open_relation
 from watersmeet.spark.tables.plan import Place, Plan, instances_for, is_local
 from watersmeet.spark.tables.run import JoinRun
 from watersmeet.spark.tables.storage import Storage
@@ -87,6 +88,7 @@ def join(
     relations = open_relation(left, argument="left"), open_relation(right, argument="right")
     schemas = (relations[0].schema, relations[1].schema)
     schema = question.resolve(*schemas)
+    _check_names(schema.output.names, spark)
     query = uuid.uuid4().hex[:8]
     if instances is None:
         rows = (_rows(relations[0]), _rows(relations[1]))
@@ -116,6 +118,20 @@ def _check_dataframe(dataframe: Any, side: str) -> None:
         raise InvalidArgument(
             f"{side} is a DataFrame of Spark Connect, which has no way to run a join's own tasks.",
             remedy="Join in a classic session, such as wm.session() gives.",
+        )
+
+
+def _check_names(names: list[str], spark: SparkSession) -> None:
+    """Spark reads the result from files, where by its rules `a` and `A` are one name."""
+    if spark.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    counts = Counter(name.lower() for name in names)
+    alike = [name for name in names if counts[name.lower()] > 1]
+    if alike:
+        raise SchemaError(
+            f"The result would have columns {', '.join(map(repr, alike))}, which are one name "
+            "while spark.sql.caseSensitive is false.",
+            remedy="Rename one of them, or set spark.sql.caseSensitive to true.",
         )
 
 

@@ -9,7 +9,7 @@ from itertools import chain
 import pyarrow as pa
 
 from watersmeet.model import Side
-from watersmeet.spark.relation import PlainScan, Split
+from watersmeet.spark.scans.scan import PlainScan, Split
 from watersmeet.spark.tables.jobs import Record
 from watersmeet.spark.tables.plan import Plan
 

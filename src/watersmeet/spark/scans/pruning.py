@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from watersmeet.spark.parquet import Reading
-from watersmeet.spark.predicates import Choice, Column, Condition, Constant, Expression
+from watersmeet.spark.scans.parquet import Reading
+from watersmeet.spark.scans.predicates import Choice, Column, Condition, Constant, Expression
 
 Range = tuple[int, int]
 """The least and the greatest value that is not null."""

@@ -19,8 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import _parse_datatype_json_value
 
-from watersmeet.spark.files import JavaObject
-from watersmeet.spark.predicates import (
+from watersmeet.spark.scans.files import JavaObject
+from watersmeet.spark.scans.predicates import (
     Choice,
     Column,
     Condition,
@@ -28,7 +28,7 @@ from watersmeet.spark.predicates import (
     Expression,
     Widened,
 )
-from watersmeet.spark.refusal import Refused
+from watersmeet.spark.scans.refusal import Refused
 
 _SIGNS = {
     "EqualTo": "=",

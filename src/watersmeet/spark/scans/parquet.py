@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from watersmeet.spark.refusal import Refused
+from watersmeet.spark.scans.refusal import Refused
 
 # Without a buffered stream Arrow loads whole column chunks; with one of 64 kB to 1 MB it read 2.5 M
 # rows of three columns in the same 90 ms, as it did when asked for whole row groups (pyarrow 26).

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from watersmeet.errors import InputChanged
-from watersmeet.spark.refusal import Refused
+from watersmeet.spark.scans.refusal import Refused
 
 JavaObject = Any
 """What py4j hands out: an object of the JVM, whose methods mypy cannot know."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from watersmeet.spark.files import DataFile
-from watersmeet.spark.parquet import Dialect, names_in, open_file, read_rows, readings
-from watersmeet.spark.predicates import Column, Condition, Expression
-from watersmeet.spark.refusal import Refused
+from watersmeet.spark.scans.files import DataFile
+from watersmeet.spark.scans.parquet import Dialect, names_in, open_file, read_rows, readings
+from watersmeet.spark.scans.predicates import Column, Condition, Expression
+from watersmeet.spark.scans.refusal import Refused
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,12 @@ from pyspark.sql.types import (
 )
 
 from watersmeet.errors import InvalidArgument, SchemaError
-from watersmeet.spark.files import DataFile
-from watersmeet.spark.parquet import names_in, open_file, readings, row_group_sizes
-from watersmeet.spark.plan import FileScan, read_plan
-from watersmeet.spark.pruning import Statistics
-from watersmeet.spark.refusal import Refused
-from watersmeet.spark.scan import PlainScan, RowGroup, Split, inside
+from watersmeet.spark.scans.files import DataFile
+from watersmeet.spark.scans.parquet import names_in, open_file, readings, row_group_sizes
+from watersmeet.spark.scans.plan import FileScan, read_plan
+from watersmeet.spark.scans.pruning import Statistics
+from watersmeet.spark.scans.refusal import Refused
+from watersmeet.spark.scans.scan import PlainScan, RowGroup, Split, inside
 
 __all__ = [
     "DataFile",

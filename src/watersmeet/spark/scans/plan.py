@@ -19,12 +19,12 @@ from pyspark.sql.classic.column import _to_seq
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from watersmeet.spark.files import DataFile, JavaObject, list_files
-from watersmeet.spark.filters import ExprId, Node, Translation
-from watersmeet.spark.parquet import Dialect
-from watersmeet.spark.predicates import Column
-from watersmeet.spark.refusal import Refused
-from watersmeet.spark.scan import Filter, TableColumn
+from watersmeet.spark.scans.files import DataFile, JavaObject, list_files
+from watersmeet.spark.scans.filters import ExprId, Node, Translation
+from watersmeet.spark.scans.parquet import Dialect
+from watersmeet.spark.scans.predicates import Column
+from watersmeet.spark.scans.refusal import Refused
+from watersmeet.spark.scans.scan import Filter, TableColumn
 
 _SQL = "org.apache.spark.sql."
 _LOGICAL = f"{_SQL}catalyst.plans.logical."
