@@ -87,6 +87,10 @@ class Streams:
     def output(self) -> Rows:
         return counted(self.spark.read.parquet(str(self.path / "out")))
 
+    def outputs(self) -> list[Path]:
+        """Files that the sink has committed."""
+        return sorted((self.path / "out" / "_spark_metadata").glob("[0-9]*"))
+
     def for_each_batch(self, action: Callable[[DataFrame, int], None], **changes: Any) -> None:
         writer = self.joined(**changes).writeStream.foreachBatch(action)
         writer = writer.option("checkpointLocation", str(self.path / "checkpoint"))

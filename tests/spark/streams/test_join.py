@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
@@ -155,3 +156,31 @@ def test_batches_that_bring_nothing_to_some_instances(spark: SparkSession, tmp_p
     streams.add("right", right.slice(0, 0), "empty")
     assert streams.run(instances=4) == streams.expected()
     assert {versions[-1] for versions in streams.versions().values()} == {4}
+
+
+def test_partitions_that_spark_has_moved_are_noticed(streams: Streams) -> None:
+    joined = streams.joined()
+    with pytest.raises(StreamingQueryException, match=r"(?s)moved the join's.*repartition\(\)"):
+        streams.start(joined.coalesce(1)).awaitTermination()
+    assert not streams.outputs()
+
+
+def test_moved_partitions_without_rows_are_noticed_too(spark: SparkSession, tmp_path: Path) -> None:
+    left, right = pa.table({"k": [1], "a": [1]}), pa.table({"k": [1], "b": [1]})
+    streams = Streams(spark, tmp_path, {"on": "k", "instances": 3}).write(left, right, batches=1)
+    with pytest.raises(StreamingQueryException, match=r"(?s)moved the join's.*repartition\(\)"):
+        streams.start(streams.joined().coalesce(1)).awaitTermination()
+    assert not streams.outputs()
+
+
+def test_a_union_that_moves_partitions_is_noticed(streams: Streams) -> None:
+    joined = streams.joined()
+    others = streams.stream("left").selectExpr("k", "a", "a_text", "a", "a_text")
+    with pytest.raises(StreamingQueryException, match=r"(?s)moved the join's.*repartition\(\)"):
+        streams.start(others.union(joined)).awaitTermination()
+    assert not streams.outputs()
+
+
+def test_what_follows_the_join_may_be_repartitioned(streams: Streams) -> None:
+    streams.start(streams.joined().repartition(1)).awaitTermination()
+    assert streams.output() == streams.expected()

@@ -59,15 +59,7 @@ class Arrivals:
             yield from operator.finish()
 
     def _push(self, operator: ProgressiveJoin, batch: pa.RecordBatch) -> Iterator[Matches]:
-        instances, kinds = split_tags(batch.column(0))
-        strange = instances != self._task.instance
-        if strange.any():
-            raise StateError(
-                f"Rows of instance {instances[strange][0]} of the join came to partition "
-                f"{self._task.instance}.",
-                remedy="Spark has moved the join's partitions. Put a repartition() between the "
-                "joined stream and what follows it: a coalesce() or a union().",
-            )
+        kinds = check_instance(batch, self._task)
         for side in Side:
             yield from self._push_side(operator, side, batch, kinds == side)
             if (kinds == ENDS + side).any():
@@ -90,3 +82,11 @@ class Arrivals:
         self.rows[side] += count
         schema = self._plan.join.of(side)
         yield from operator.push(side, self._plan.wire.unload(side, batch, schema))
+
+
+def check_instance(batch: pa.RecordBatch, task: Task) -> NDArray[np.int32]:
+    """What each row is, after seeing that all of them are meant for this instance."""
+    instances, kinds = split_tags(batch.column(0))
+    if (instances != task.instance).any():
+        raise task.moved()
+    return kinds

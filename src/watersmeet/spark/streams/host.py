@@ -22,7 +22,7 @@ from watersmeet.operators.increments import Increments
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.spark import cache
-from watersmeet.spark.streams.arrivals import Arrivals
+from watersmeet.spark.streams.arrivals import Arrivals, check_instance
 from watersmeet.spark.streams.identity import Identity
 from watersmeet.spark.streams.metrics import BatchCounts, appended
 from watersmeet.spark.streams.output import Output, emit
@@ -55,6 +55,8 @@ class Live:
 def run_batch(plan: StreamPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows that this batch adds to the result of one instance."""
     task = Task.current()
+    if task.instance >= plan.instances:
+        raise task.moved()
     identity = Identity.of(plan.join, plan.question, instances=plan.instances, query=task.query)
     state = plan.state.instance(task.instance)
     done = state.read(task.batch)
@@ -62,9 +64,21 @@ def run_batch(plan: StreamPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[p
         done = BatchRun(plan, task, identity=identity, state=state).run(batches)
     else:
         identity.check(done)
-        for _ in batches:
-            pass  # Spark wants its input read, although we have had it before.
+        _check_again(task, done, state)
+        for batch in batches:  # Spark wants its input read, although we have had it before.
+            check_instance(batch, task)
     yield from emit(done, state, plan.join.output)
+
+
+def _check_again(task: Task, done: Manifest, state: InstanceState) -> None:
+    """A second call for one partition, in one attempt, is really for another partition.
+
+    It is given up for good: the next attempt would not see that, if this one brings no rows.
+    """
+    if done["attempt"] == task.attempt:
+        state.give_up()
+    if state.given_up:
+        raise task.moved()
 
 
 class BatchRun:
@@ -219,6 +233,7 @@ class BatchRun:
         return self._identity.describe() | {
             "id": uuid.uuid4().hex,
             "batch": self._task.batch,
+            "attempt": self._task.attempt,
             "ended": arrivals.ended,
             "rows_came": arrivals.rows_came,
             "operator": operator,

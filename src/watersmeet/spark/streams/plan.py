@@ -46,6 +46,8 @@ class Task:
     query: str
     batch: int
     instance: int
+    attempt: str
+    """The run of the query and the attempt at the task: no other has the same."""
 
     @classmethod
     def current(cls) -> Task:
@@ -58,7 +60,18 @@ class Task:
                 remedy="Start it with writeStream. In foreachBatch, use no threads of your own "
                 "other than pyspark.InheritableThread.",
             )
-        return cls(query, int(batch), context.partitionId())
+        run = context.getLocalProperty("spark.jobGroup.id")
+        attempt = f"{run} {context.taskAttemptId()}"
+        return cls(query, int(batch), context.partitionId(), attempt)
+
+    def moved(self) -> StateError:
+        """Spark computes an instance in a partition of another number, or several in one."""
+        return StateError(
+            f"Rows of another instance of the join came to partition {self.instance}: Spark has "
+            "moved the join's partitions together.",
+            remedy="Put a repartition() between the joined stream and the coalesce() or union() "
+            "that follows it, and begin anew with an empty state and a new checkpoint.",
+        )
 
     def key(self, version: int) -> tuple[str, int, int]:
         return (self.query, self.instance, version)

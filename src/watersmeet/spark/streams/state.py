@@ -30,6 +30,7 @@ Manifest = dict[str, Any]
 _MANIFEST = re.compile(r"(\d{8,})\.json")
 _FILE = re.compile(r"(\d{8,})-[0-9a-f]+\.arrow")
 _INSTANCE = re.compile(r"instance-(\d{4,})")
+_GIVEN_UP = "given-up"
 _COPIED_BYTES = 2**20
 
 
@@ -186,6 +187,18 @@ class InstanceState:
                 return False
             raise
         return True
+
+    def give_up(self) -> None:
+        """Have this state refused from now on."""
+        try:
+            with self._system.open_output_stream(f"{self._path}/{_GIVEN_UP}"):
+                pass
+        except OSError as error:
+            raise unusable(self._path, error) from error
+
+    @property
+    def given_up(self) -> bool:
+        return self._exists(f"{self._path}/{_GIVEN_UP}")
 
     def clean(self, version: int, keep: set[str]) -> None:
         """Remove versions older than the one before `version`, and files that `keep` lacks.
