@@ -53,7 +53,8 @@ class ResultWriter:
                 store_schema=False,
             )
             self.files.append(name)
-        self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+        with self._storage.writing():
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
         self._waiting, self._bytes = [], 0
 
     def __enter__(self) -> Self:
@@ -68,8 +69,9 @@ class ResultWriter:
         if kind is None and self._waiting:
             self._write()
         if self._writer is not None and self._file is not None:
-            self._writer.close()
-            self._file.close()
+            with self._storage.writing():
+                self._writer.close()
+                self._file.close()
 
 
 def read_results(spark: SparkSession, plan: Plan, files: Sequence[str]) -> DataFrame:

@@ -68,13 +68,11 @@ class Storage:
     def create(self) -> None:
         """Make the directory, and find out now whether it can be written to."""
         system, path = self._place()
-        try:
+        with self.writing():
             system.create_dir(path, recursive=True)
             with system.open_output_stream(f"{path}/tried") as out:
                 out.write(bytes(4096))
             system.delete_file(f"{path}/tried")
-        except OSError as error:
-            raise self._unusable(error) from error
 
     def remove(self) -> None:
         system, path = self._place()
@@ -89,28 +87,34 @@ class Storage:
         """A name that no other attempt of the same task will use."""
         return f"{stem}-{uuid.uuid4().hex[:12]}.{extension}"
 
-    def open_output(self, name: str) -> pa.NativeFile:
-        system, path = self._place()
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """What goes wrong in here is the storage's fault."""
         try:
-            return system.open_output_stream(f"{path}/{name}")
+            yield
         except OSError as error:
             raise self._unusable(error) from error
+
+    def open_output(self, name: str) -> pa.NativeFile:
+        system, path = self._place()
+        with self.writing():
+            return system.open_output_stream(f"{path}/{name}")
 
     def write_sections(self, stem: str, blocks: Iterator[tuple[int, pa.RecordBatch]]) -> Sections:
         """Write blocks of (instance, rows) as they come."""
         name = self.new_name(stem, "arrow")
         sections: list[Section] = []
         offset = 0
-        try:
-            with self.open_output(name) as out:
-                for instance, rows in blocks:
-                    message = rows.serialize()
-                    out.write(message)
-                    checksum = xxhash.xxh3_64_intdigest(message)
-                    sections.append(Section(instance, offset, message.size, checksum, len(rows)))
-                    offset += message.size
-        except OSError as error:
-            raise self._unusable(error) from error
+        out = self.open_output(name)
+        for instance, rows in blocks:  # An error of whoever makes them is not ours to name.
+            message = rows.serialize()
+            with self.writing():
+                out.write(message)
+            checksum = xxhash.xxh3_64_intdigest(message)
+            sections.append(Section(instance, offset, message.size, checksum, len(rows)))
+            offset += message.size
+        with self.writing():
+            out.close()
         return Sections(name, tuple(sections))
 
     def read_sections(
