@@ -177,7 +177,7 @@ def test_a_damaged_input_leaves_no_output(files: Path) -> None:
 
 
 def test_the_demo_finds_rows_in_the_stall_and_checks_itself(tmp_path: Path) -> None:
-    done = watersmeet("demo", cwd=tmp_path, TMPDIR=str(tmp_path))
+    done = watersmeet("demo", "--local", cwd=tmp_path, TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Checked: the same 500,000 rows" in done.stdout
     assert " 0 came in the stall" not in done.stdout

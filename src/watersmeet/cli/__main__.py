@@ -15,7 +15,7 @@ from watersmeet.errors import WatersmeetError
 # take a moment to load.
 _COMMANDS = {
     "join": "join two files or directories while reading them",
-    "demo": "watch a join answer while one of its inputs stalls",
+    "demo": "watch a join of two tables answer early, beside Spark's own",
     "reproduce": "run a paper's experiments again and check its claims",
 }
 

@@ -1,0 +1,204 @@
+"""`watersmeet demo`: two tables joined on a local Spark, by `wm.join` and then by Spark itself."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import tempfile
+import textwrap
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from watersmeet.cli.preview import layout
+from watersmeet.cli.tpch import Table, make_tables
+from watersmeet.errors import WatersmeetError
+
+if TYPE_CHECKING:
+    from watersmeet.spark.tables.run import JoinRun, Wave
+
+_KEY = "orderkey"
+_MEMORY = "1GB"
+_SAMPLE = 3
+_WIDTH = 78
+_BOLD = "\x1b[1m{}\x1b[0m"
+
+
+def run(*, scale: float) -> int:
+    with tempfile.TemporaryDirectory(prefix="watersmeet-demo-") as scratch:
+        spark = _start_spark()
+        try:
+            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+                signal.signal(number, _leave)
+            return _Race(spark, _tables(Path(scratch), scale), scratch).run()
+        finally:
+            spark.stop()
+
+
+def _leave(number: int, frame: object) -> None:
+    """On Ctrl-C, a closed window or a `kill`: go, and leave nothing behind.
+
+    Spark's own answer to Ctrl-C calls the JVM in the middle of another call, and both complain at
+    length.
+    """
+    logging.disable()
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    sys.exit(128 + number)
+
+
+def _start_spark() -> Any:
+    try:
+        from watersmeet.spark.session import session
+    except ModuleNotFoundError as error:
+        raise WatersmeetError(
+            f"The demonstration runs on Spark, and {error.name} is not installed.",
+            remedy="pip install 'watersmeet[demo]', or use `watersmeet demo --local`.",
+        ) from error
+    _begin("Spark")
+    began = time.monotonic()
+    cores = os.cpu_count() or 1
+    # The default of 200 is made for clusters, and would only slow Spark's own join down.
+    settings: dict[str, Any] = {"spark.sql.shuffle.partitions": 2 * cores}
+    spark = session(**settings)
+    tasks = spark.sparkContext.defaultParallelism
+    _end(f"{spark.version}, {tasks} tasks at a time, started in {time.monotonic() - began:.1f} s")
+    return spark
+
+
+def _tables(directory: Path, scale: float) -> tuple[Table, Table]:
+    _begin("tables")
+    began = time.monotonic()
+    tables = make_tables(directory, scale=scale)
+    seconds = time.monotonic() - began
+    _end(f"TPC-H at scale {scale:g}, rows in random order, made in {seconds:.1f} s")
+    for table in tables:
+        _say("", f"{table.name:<8} {table.rows:>10,} rows {table.nbytes / 1e6:>6,.0f} MB")
+    return tables
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """What both joins are asked for, of every row and every column: a count and a checksum."""
+
+    rows: int
+    checksum: int
+
+    @classmethod
+    def of(cls, rows: Any) -> _Tally:
+        columns = ", ".join(sorted(rows.columns))
+        # 32 bits of each hash: the sum of 64 might overflow.
+        checksum = f"coalesce(sum(xxhash64({columns}) & 4294967295), 0)"
+        found = rows.selectExpr("count(*) AS rows", f"{checksum} AS checksum").first()
+        return cls(found["rows"], found["checksum"])
+
+    def __add__(self, other: _Tally) -> _Tally:
+        return _Tally(self.rows + other.rows, self.checksum + other.checksum)
+
+
+class _Race:
+    """Both joins of the same files, in the same session, into the same sink."""
+
+    def __init__(self, spark: Any, tables: tuple[Table, Table], scratch: str) -> None:
+        self._spark = spark
+        self._tables = tables
+        self._scratch = scratch
+        self._first_s: float | None = None
+
+    def run(self) -> int:
+        self._warm()
+        print(f'\n  wm.join(orders, lineitem, on="{_KEY}", memory="{_MEMORY}")\n', flush=True)
+        began = time.monotonic()
+        ours = self._ours(began)
+        all_s = time.monotonic() - began
+        print(f'\n  orders.join(lineitem, "{_KEY}")\n', flush=True)
+        began = time.monotonic()
+        spark = _Tally.of(self._spark_join(*self._frames()))
+        spark_s = time.monotonic() - began
+        rows = sum(table.rows for table in self._tables)
+        _line(f"{spark_s:.1f} s", f"{rows:,}", f"{spark.rows:,}")
+        print(self._verdict(ours, spark, all_s=all_s, spark_s=spark_s), flush=True)
+        return 0 if ours == spark else 1
+
+    def _warm(self) -> None:
+        """Neither join should pay for being the first to start workers and to compile its plan."""
+        _begin("warm-up")
+        frames = self._frames(files=1)
+        _Tally.of(self._spark_join(*frames))
+        with self._join(*frames) as run:
+            for wave in run:
+                _Tally.of(wave.rows)
+        share = len(self._tables[0].files)
+        _end(f"each of the two joins once, on a {share}th of the rows")
+
+    def _ours(self, began: float) -> _Tally:
+        total = _Tally(0, 0)
+        with self._join(*self._frames()) as run:
+            for wave in run:
+                if self._first_s is None and wave.progress.rows_out:
+                    self._show_first(wave, began)
+                total += _Tally.of(wave.rows)
+                seconds = time.monotonic() - began
+                _line(f"{seconds:.1f} s", f"{sum(wave.progress.rows_read):,}", f"{total.rows:,}")
+        return total
+
+    def _show_first(self, wave: Wave, began: float) -> None:
+        rows = [[str(value) for value in row] for row in wave.rows.take(_SAMPLE)]
+        self._first_s = time.monotonic() - began
+        print(f"  first rows after {self._first_s:.1f} s\n")
+        for line in layout(wave.rows.columns, rows, width=_WIDTH - 4):
+            print(f"    {line}")
+        print()
+        _line("time", "rows read", "result rows")
+
+    def _verdict(self, ours: _Tally, spark: _Tally, *, all_s: float, spark_s: float) -> str:
+        if ours != spark:
+            return f"\n  WRONG: {ours} is not what Spark's own join gives, {spark}.\n"
+        first_s = all_s if self._first_s is None else self._first_s
+        early = max(spark_s, first_s) / min(spark_s, first_s)
+        text = (
+            f"First rows after {first_s:.1f} s, {early:.1f} times "
+            f"{'earlier' if first_s <= spark_s else 'later'} than Spark's own join had its first "
+            f"(it answers at its end: {spark_s:.1f} s); all rows after {all_s:.1f} s. "
+            f"The same {ours.rows:,} rows (checked: count and checksum)."
+        )
+        lines = textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+        bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        return "\n" + "\n".join(_BOLD.format(line) if bold else line for line in lines) + "\n"
+
+    def _frames(self, *, files: int | None = None) -> tuple[Any, Any]:
+        orders, lineitem = (
+            self._spark.read.parquet(*map(str, table.files[:files])) for table in self._tables
+        )
+        return orders, lineitem
+
+    def _join(self, orders: Any, lineitem: Any) -> JoinRun:
+        from watersmeet.spark.tables.join import join
+
+        place = self._scratch
+        return join(orders, lineitem, on=_KEY, memory=_MEMORY, storage=place, spill_dir=place)
+
+    @staticmethod
+    def _spark_join(orders: Any, lineitem: Any) -> Any:
+        return orders.join(lineitem, _KEY)
+
+
+def _begin(name: str) -> None:
+    """A line whose end is not known yet: a person sees what is being waited for."""
+    print(f"  {name:<9}", end="", flush=True)
+
+
+def _end(text: str) -> None:
+    print(text, flush=True)
+
+
+def _say(name: str, text: str) -> None:
+    _begin(name)
+    _end(text)
+
+
+def _line(time_s: str, read: str, found: str) -> None:
+    print(f"  {time_s:>10} {read:>14} {found:>14}", flush=True)
