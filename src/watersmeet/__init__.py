@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from watersmeet import errors
@@ -42,10 +43,22 @@ else:
         if name == "local":
             return import_module("watersmeet.local")
         if name in _SPARK:
-            return getattr(import_module(_SPARK[name]), name)
+            return getattr(_import_spark(_SPARK[name], name), name)
         if name == "__version__":
             return import_module("importlib.metadata").version("watersmeet")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def _import_spark(module: str, name: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "pyspark":
+            raise
+        raise errors.MissingPackage(
+            f"wm.{name} runs on Spark, and pyspark is not installed.",
+            remedy='Install it with `pip install "watersmeet[spark]"`, or use wm.local without it.',
+        ) from error
 
 
 def __dir__() -> list[str]:

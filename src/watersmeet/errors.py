@@ -16,6 +16,10 @@ class InvalidArgument(WatersmeetError, ValueError):
     """An argument cannot mean anything; found before any row is read."""
 
 
+class MissingPackage(WatersmeetError, ImportError):
+    """A package that this call needs, and that comes as an extra, is not installed."""
+
+
 class SchemaError(WatersmeetError):
     """Columns or their types do not fit the join."""
 

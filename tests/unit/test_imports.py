@@ -40,6 +40,23 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         wm.remote  # type: ignore[attr-defined]  # noqa: B018
 
 
+def test_without_pyspark_the_error_names_the_extra() -> None:
+    script = """
+import sys
+sys.modules["pyspark"] = None
+import watersmeet as wm
+try:
+    wm.join
+except ImportError as error:
+    print(type(error).__name__, error)
+"""
+    shown = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert shown.stdout.startswith("MissingPackage wm.join runs on Spark")
+    assert "watersmeet[spark]" in shown.stdout
+
+
 def test_every_public_name_is_there() -> None:
     assert set(wm.__all__) <= set(dir(wm))
     assert all(hasattr(wm, name) for name in wm.__all__)

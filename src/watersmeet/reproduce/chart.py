@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from watersmeet.errors import InvalidArgument
+from watersmeet.errors import MissingPackage
 from watersmeet.reproduce.curve import POINTS, Curve
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise InvalidArgument(
+        raise MissingPackage(
             "Figures need matplotlib, which is not installed.",
             remedy='Install it with pip install "watersmeet[plots]".',
         ) from None
