@@ -122,7 +122,6 @@ class InstanceState:
         self._system, root = fs.FileSystem.from_uri(uri)
         self._path = f"{root}/instance-{number:04}"
         self._is_local = isinstance(self._system, fs.LocalFileSystem)
-        self._reading = fs.LocalFileSystem(use_mmap=True) if self._is_local else self._system
 
     def __str__(self) -> str:
         return self._path
@@ -257,12 +256,12 @@ class InstanceState:
 
     def open(self, name: str) -> pa.NativeFile:
         try:
-            return self._reading.open_input_file(self._file(name))
+            return self._system.open_input_file(self._file(name))
         except OSError as error:
             raise _damaged(self._file(name), f"cannot be read ({error})") from error
 
     def read_block(self, source: pa.NativeFile, name: str, *, offset: int, length: int) -> Any:
-        """Bytes of an open file, without a copy where the file system allows it."""
+        """Bytes of an open file. They are copied: mapped pages would count as the worker's."""
         try:
             source.seek(offset)
             block = source.read_buffer(length)
