@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -107,10 +107,9 @@ def _sums(table: Table) -> tuple[NDArray[np.int64], Words]:
         for column in columns:
             weight = blend(weight, column)
         keys = columns[0].astype(np.int64)
-        missing = int(keys.max()) + 1 - len(count)
-        if missing > 0:
-            count = np.pad(count, (0, missing))
-            total = np.pad(total, (0, missing))
+        if keys.max() >= len(count):
+            more = max(int(keys.max()) + 1, 2 * len(count)) - len(count)
+            count, total = np.pad(count, (0, more)), np.pad(total, (0, more))
         np.add.at(count, keys, 1)
         np.add.at(total, keys, weight)
     return count, total
@@ -149,6 +148,18 @@ def uniform(folder: Path, *, rows: int, files: int) -> Relations:
     return Relations(left=tables[0], right=tables[1])
 
 
+def beginning(relations: Relations, folder: Path, *, files: int) -> Relations:
+    """The first so many files of both tables."""
+    tables = []
+    for table in (relations.left, relations.right):
+        part = folder / Path(table.folder).name
+        part.mkdir(parents=True)
+        for file in table.files()[:files]:
+            (part / file.name).hardlink_to(file)
+        tables.append(replace(table, folder=str(part)))
+    return Relations(left=tables[0], right=tables[1])
+
+
 def tpch(folder: Path, *, scale: float, files: int, shuffled: bool) -> Relations:
     """Orders and lineitem, four columns each; in the order of keys unless `shuffled`."""
     command = [str(Path(sys.executable).with_name("tpchgen-cli")), "parquet", "-s", str(scale)]
@@ -171,7 +182,7 @@ def _shuffled(table: Table, *, files: int) -> Table:
     rows = pa.Table.from_batches(table.batches()).combine_chunks()
     folder = Path(f"{table.folder}-shuffled")
     _write(rows.take(np.random.default_rng(0).permutation(len(rows))), folder, files=files)
-    return Table(folder=str(folder), columns=table.columns)
+    return replace(table, folder=str(folder))
 
 
 def _write(table: pa.Table, folder: Path, *, files: int) -> None:

@@ -1,8 +1,9 @@
 """What `wm.join_streams` costs beside Spark's own stream-stream join.
 
 The rows of `spark_tables` as two streams of ten files each, a file of both in every micro-batch,
-to the noop sink. Spark takes minutes for all of them, so it gets a tenth of the rows in as many
-batches; ours gets both. Its rate falls as its state grows, so that is in its favour.
+to the noop sink. Spark takes minutes for all of them, so it gets the first two micro-batches; ours
+gets those, and all. That is in Spark's favour: batches are as large, its state is smaller, and of
+the rows in two tenths of both streams only a fifth has its partner there.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from __future__ import annotations
 import sys
 
 from benchmarks.cases import MB, Claim, Places
-from benchmarks.relations import expected, uniform
+from benchmarks.relations import beginning, expected, uniform
 from benchmarks.report import Row, Section, seconds, times
 from benchmarks.spark_measured import SparkMeasured
 from benchmarks.spark_outside import SparkProcess
 
 ROWS, BATCHES = 5_000_000, 10
+BATCHES_FOR_SPARK = 2
 MEMORY = 2048 * MB
 
-SPARK_PART, OURS_PART, OURS = "Spark, a tenth", "ours, a tenth", "ours, all rows"
+SPARK_PART = f"Spark, first {BATCHES_FOR_SPARK} batches"
+OURS_PART, OURS = f"ours, first {BATCHES_FOR_SPARK} batches", f"ours, all {BATCHES} batches"
 CASES = {SPARK_PART: "spark_streams", OURS_PART: "our_streams", OURS: "our_streams"}
 TARGET = 15
 
@@ -26,8 +29,8 @@ TARGET = 15
 def run(places: Places, *, quick: bool) -> Section:
     rows = ROWS // 20 if quick else ROWS
     tiny = uniform(places.file("streams-tiny"), rows=2_000, files=2)
-    part = uniform(places.file("streams-part"), rows=rows // 10, files=BATCHES)
     full = uniform(places.file("streams"), rows=rows, files=BATCHES)
+    part = beginning(full, places.file("streams-beginning"), files=BATCHES_FOR_SPARK)
     inputs = {SPARK_PART: part, OURS_PART: part, OURS: full}
     sums = {SPARK_PART: expected(part), OURS_PART: expected(part), OURS: expected(full)}
     measured = SparkMeasured(expected=sums)
@@ -55,10 +58,10 @@ def run(places: Places, *, quick: bool) -> Section:
     return Section(
         name="spark-streams",
         title="Streams on Spark",
-        note=f"{rows:,} rows a side in {BATCHES} micro-batches, or a tenth of them in as many, "
-        "every key once a side; two tasks at a time, noop sink. Spark keeps its state in RocksDB, "
-        "in a partition for each task; ours on local disk. Spark is measured on a tenth only: its "
-        "rate falls as state grows. `to Spark` is the rate beside Spark's.",
+        note=f"{rows:,} rows a side in {BATCHES} micro-batches, every key once a side; two tasks "
+        "at a time, noop sink. Spark keeps its state in RocksDB, in a partition for each task; "
+        "ours on local disk. Spark, which takes minutes for all, has only the first "
+        f"{BATCHES_FOR_SPARK} micro-batches. `to Spark` is the rate beside Spark's.",
         rows=[_row(measured, name) for name in CASES],
         claims=[_claim(measured)],
         measured=measured,
@@ -87,7 +90,7 @@ def _row(measured: SparkMeasured, name: str) -> Row:
 def _claim(measured: SparkMeasured) -> Claim:
     ratio = _ratio(measured, OURS)
     return Claim(
-        claim="Rows a second of streams, ours on all rows beside Spark on a tenth",
+        claim="Input rows a second of streams, all of them, beside Spark on a part",
         target=f"at least {TARGET}x Spark's stream-stream join (RocksDB), exact",
         measured=times(ratio),
         holds=ratio is not None and ratio >= TARGET and measured.exact([OURS]),
