@@ -351,3 +351,18 @@ def test_streams_and_strangers_are_turned_away(spark: SparkSession, orders: Data
         wm.join(stream, orders, on={"value": "id"})
     with pytest.raises(InvalidArgument, match=r"wm\.local\.join"):
         wm.join(pa.table({"id": [1]}), orders, on="id")
+
+
+def test_tables_in_the_order_of_their_key_give_a_share_of_all_rows_early(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rows = 40_000
+    for name in "ab":
+        table = pa.table({"id": np.arange(rows), name: np.arange(rows)})
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=1_000)
+    left, right = (spark.read.parquet(str(tmp_path / f"{name}.parquet")) for name in "ab")
+    with wm.join(left, right, on="id") as run:
+        waves = iter(run)
+        assert next(waves).rows.count() == rows / 40
+        assert "by id, on which both tables are clustered" in run.explain()
+        assert run.to_df().count() == rows

@@ -41,12 +41,16 @@ class Statistics:
         if not isinstance(condition, Condition) or len(condition.operands) != 2:
             return True
         column, other = condition.operands
-        if not isinstance(column, Column) or column.position not in self._places:
+        if not isinstance(column, Column):
             return True
-        values = self._range(group, *self._places[column.position])
+        values = self.range(group, column.position)
         return values is None or _meets(condition.operation, values, other)
 
-    def _range(self, group: int, number: int, unit: int) -> Range | None:
+    def range(self, group: int, position: int) -> Range | None:
+        """What the values of a column lie between, if the footer says so in a way we follow."""
+        if position not in self._places:
+            return None
+        number, unit = self._places[position]
         column = self._metadata.row_group(group).column(number)
         statistics = column.statistics
         if column.physical_type == "INT96" or statistics is None or not statistics.has_min_max:

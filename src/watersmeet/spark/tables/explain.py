@@ -21,6 +21,7 @@ def explain(
     relations: tuple[PlainScan | StagedRows, PlainScan | StagedRows],
     plan: Plan,
     *,
+    key_order: str | None,
     advice: list[str],
     progress: Progress | None,
     metrics: RunMetrics,
@@ -31,6 +32,11 @@ def explain(
     facts["instances"] = _instances(plan)
     facts["storage"] = plan.storage.uri
     if progress is not None:
+        facts["order"] = (
+            f"by {key_order}, on which both tables are clustered: a wave reads stretches of keys"
+            if key_order
+            else "random"
+        )
         facts["progress"] = str(progress)
         facts["results"] = ", ".join(
             f"{rows:,} {stage}" for stage, rows in metrics.results.items() if rows

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from watersmeet.model import Side
+from watersmeet.spark.scans.ranges import ranges_of
 from watersmeet.spark.scans.relation import PlainScan, Split, StagedRows
 from watersmeet.spark.tables.jobs import run_over, run_tasks
+from watersmeet.spark.tables.order import order_by_key, random_order
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.scanning import ScanTask, scan, stage
 from watersmeet.spark.tables.storage import Sections
@@ -32,13 +35,19 @@ class PlainInput:
     """A table over plain files: row groups, in random order."""
 
     def __init__(
-        self, relation: PlainScan, side: Side, ends: Sequence[float], *, seed: int, tasks: int
+        self,
+        relation: PlainScan,
+        side: Side,
+        ends: Sequence[float],
+        *,
+        order: Sequence[int],
+        tasks: int,
     ) -> None:
         self.rows = relation.rows
         self._relation = relation
         self._side = side
         self._tasks = tasks
-        self._waves = cut([group.rows for group in relation.row_groups], ends, seed=seed)
+        self._waves = cut([group.rows for group in relation.row_groups], ends, order=order)
 
     def tasks(self, wave: int) -> list[ScanTask]:
         return [
@@ -62,8 +71,8 @@ class StagedInput:
 
     def __init__(self, files: Sequence[Sections], ends: Sequence[float], seed: int) -> None:
         self.rows = sum(file.rows for file in files)
-        self._waves: list[list[Sections]] = []
-        pieces = cut([1] * len(files), ends, seed=seed)
+        order = random_order(len(files), seed=seed)
+        pieces = cut([1] * len(files), ends, order=order)
         self._waves = [[files[piece.number] for piece in wave] for wave in pieces]
 
     def tasks(self, wave: int) -> list[ScanTask]:
@@ -98,6 +107,9 @@ class Inputs:
             for side, relation in zip(Side, relations, strict=True)
             if isinstance(relation, PlainScan)
         }
+        self.key_order: str | None = None
+        """The key column by whose order parts are read; None if they are in a random one."""
+        self._orders = self._ordered(seed)
         self.sides = [self._open(side, relations[side], ends, seed + side) for side in Side]
         self.waves = len(ends)
 
@@ -121,9 +133,32 @@ class Inputs:
         left, right = (side.rows_in(wave) for side in self.sides)
         return left, right
 
+    def _ordered(self, seed: int) -> dict[Side, list[int]]:
+        """The order of each plain table's row groups."""
+        left, right = self._plain.get(Side.LEFT), self._plain.get(Side.RIGHT)
+        if left is not None and right is not None:
+            for key in self._plan.join.keys:
+                if not pa.types.is_integer(key.kind) and not pa.types.is_temporal(key.kind):
+                    continue
+                ranges = ranges_of(left, key.left), ranges_of(right, key.right)
+                orders = order_by_key(*ranges, seed=seed)
+                if orders is not None:
+                    self.key_order = key.left
+                    return dict(zip(Side, orders, strict=True))
+        return {
+            side: random_order(len(relation.row_groups), seed=seed + side)
+            for side, relation in self._plain.items()
+        }
+
     def _open(self, side: Side, relation: Relation, ends: Sequence[float], seed: int) -> Input:
         if isinstance(relation, PlainScan):
-            return PlainInput(relation, side, ends, seed=seed, tasks=self._plan.place.tasks)
+            return PlainInput(
+                relation,
+                side,
+                ends,
+                order=self._orders[side],
+                tasks=self._plan.place.tasks,
+            )
         plan = self._plan
         records = run_over(
             relation.dataframe,

@@ -134,6 +134,7 @@ class JoinRun:
         return explain(
             self._relations,
             self._plan,
+            key_order=self._inputs.key_order if self._started else None,
             advice=[str(advice) for advice in check_session(self._spark)],
             progress=progress,
             metrics=self.metrics,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -43,18 +42,16 @@ class Piece:
         return self.stop - self.start
 
 
-def cut(parts: Sequence[int], ends: Sequence[float], *, seed: int) -> list[list[Piece]]:
-    """The pieces of each wave, from parts of so many rows, in a random but repeatable order.
+def cut(parts: Sequence[int], ends: Sequence[float], *, order: Sequence[int]) -> list[list[Piece]]:
+    """The pieces of each wave, from parts of so many rows, which are read in this order.
 
     A part is cut only where a wave ends: to read its second half, the first half has to be
     decoded again and skipped.
 
-    >>> cut([10, 10], [0.25, 1.0], seed=1)
+    >>> cut([10, 10], [0.25, 1.0], order=[1, 0])
     [[Piece(number=1, start=0, stop=5)], [Piece(number=1, start=5, stop=10), \
 Piece(number=0, start=0, stop=10)]]
     """
-    order = list(range(len(parts)))
-    random.Random(seed).shuffle(order)
     total = sum(parts)
     waves: list[list[Piece]] = []
     remaining: Iterator[tuple[int, int]] = ((number, parts[number]) for number in order)
