@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.outside import DEADLINE_S, Watched, WorkerFailed
@@ -28,13 +29,15 @@ class SparkProcess(Watched):
         super().__init__(["-m", "benchmarks.spark_worker"], look_every_s=look_every_s)
         self._idle: dict[int, dict[str, int]] = {}
         self._peaks: dict[str, int] = defaultdict(int)
+        self._opened = False
         self.workers = 0
         self.say(json.dumps({"scratch": str(scratch), "cores": CORES, "warm": warm}))
 
     def __exit__(self, *exc: object) -> None:
         # Spark removes its files when it is stopped and not killed.
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
             self._process.wait(_STOPS_WITHIN_S)
         except subprocess.TimeoutExpired:
@@ -42,9 +45,6 @@ class SparkProcess(Watched):
         finally:
             self._process.stdin = None
             super().__exit__(*exc)
-
-    def ready(self) -> None:
-        self.hear()
 
     def run(
         self,
@@ -59,6 +59,9 @@ class SparkProcess(Watched):
         rows = relations.rows
         try:
             self.say(json.dumps({**order, "check": check, "cold": cold}))
+            if not self._opened:
+                self.hear()
+                self._opened = True
             return Run(**self.hear(), rows_in=rows)
         except (WorkerFailed, BrokenPipeError) as error:
             # A process that breaks down is a failure in the table, not the end of the rest.
@@ -123,5 +126,4 @@ def _held(process: int) -> dict[str, int]:
 def cold_run(peer: str, relations: Relations, scratch: Path, *, memory: int, warm: bool) -> Run:
     """One run on a session that is started for it; the clock starts before that."""
     with SparkProcess(scratch, warm=warm) as process:
-        process.ready()
         return process.run(peer, relations, memory=memory, cold=True)

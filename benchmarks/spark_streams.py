@@ -35,7 +35,6 @@ def run(places: Places, *, quick: bool) -> Section:
     sums = {SPARK_PART: expected(part), OURS_PART: expected(part), OURS: expected(full)}
     measured = SparkMeasured(expected=sums)
     with SparkProcess(places.scratch / "spark") as process:
-        process.ready()
         for peer in ("spark_streams", "our_streams"):
             warming = process.run(peer, tiny, memory=MEMORY, check=True)
             name = f"{peer}, warming up"

@@ -35,7 +35,6 @@ def run(places: Places, *, quick: bool) -> Section:
     right = expected(relations)
     measured = SparkMeasured(expected=dict.fromkeys(PEERS, right))
     with SparkProcess(places.scratch / "spark") as process:
-        process.ready()
         for repetition in range(2 if quick else 4):
             for name, peer in PEERS.items():
                 warming = repetition == 0
@@ -73,7 +72,8 @@ def _row(measured: SparkMeasured, name: str) -> Row:
     total = measured.total(name)
     if name in COLD_PEERS:
         moments = {"first rows": seconds(total), "half": "-", "all rows": "-"}
-        return {"engine": name, **moments, "to Spark": "-", "input rows": "-", "result": "-"}
+        moments |= {"to Spark": "-", "input rows": "-", "result": measured.verdict(name)}
+        return {"engine": name, **moments}
     return {
         "engine": name,
         "first rows": seconds(measured.soonest(name, "first_seconds")),

@@ -61,7 +61,6 @@ def run(places: Places, *, quick: bool) -> Section:
     sizes = QUICK if quick else FULL
     made: dict[Size, Relations] = {}
     with SparkProcess(places.scratch / "spark") as process:
-        process.ready()
         for size in sizes:
             folder = places.file(f"tpch-{size.name}")
             made[size] = tpch(folder, scale=size.scale, files=size.files, shuffled=size.shuffled)
@@ -108,7 +107,6 @@ def _watch(relations: Relations, scratch: Path, *, cap: int) -> Run:
     """A run by waves with so much memory, and the workers' peak."""
     tiny = uniform(scratch / "inputs" / f"tiny-{cap}", rows=2_000, files=2)
     with SparkProcess(scratch / "spark", look_every_s=0.05) as process:
-        process.ready()
         process.run("waves", tiny, memory=cap)
         process.start_from_here()
         one = process.run("waves", relations, memory=cap, check=True)
