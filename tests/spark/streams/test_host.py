@@ -37,7 +37,14 @@ def make_plan(directory: Path, algorithm: str = "rpj", **changes: Any) -> Stream
     question = Question.parse(
         "k", "full", algorithm=algorithm, condition=None, suffixes=("", "_right")
     )
-    settings = {"instances": 1, "memory": 2**15, "wait_threshold": 0.0, "budget": 0.01}
+    (directory / "spill").mkdir(exist_ok=True)
+    settings: dict[str, Any] = {
+        "spill_dir": str(directory / "spill"),
+        "instances": 1,
+        "memory": 2**15,
+        "wait_threshold": 0.0,
+        "budget": 0.01,
+    }
     return StreamPlan(
         question=question, schemas=SCHEMAS, wire=WIRE, state=state, **settings | changes
     )

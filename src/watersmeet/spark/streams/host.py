@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -180,7 +179,7 @@ class BatchRun:
                 kept.restored = False
                 return kept
             kept.close()
-        claim = SpillClaim(self._spill_directory())
+        claim = SpillClaim(self._plan.spill_dir)
         try:
             saved = None if before is None else before["operator"]
             increments = self._new(claim) if saved is None else self._restored(saved, claim)
@@ -188,15 +187,6 @@ class BatchRun:
             claim.close()
             raise
         return Live(increments, claim, None, restored=saved is not None)
-
-    def _spill_directory(self) -> Path | None:
-        """Beside the state if that is on this machine: then spilled files join it by a link."""
-        local = self._plan.state.local_path
-        if local is None:
-            return None
-        directory = local / "spill"
-        directory.mkdir(exist_ok=True)
-        return directory
 
     def _new(self, claim: SpillClaim) -> Increments:
         plan = self._plan

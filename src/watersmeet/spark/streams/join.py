@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -116,6 +117,7 @@ def join_streams(
         instances=count,
         memory=_memory_each(memory, min(count, on_a_machine)),
         state=directory,
+        spill_dir=_spill_dir(directory, left.sparkSession),
         wait_threshold=_seconds(wait_threshold),
         budget=_BUDGET_WITHOUT_TICKS if interval is None else _BUDGET_SHARE * interval,
     )
@@ -232,11 +234,24 @@ def _tasks(spark: SparkSession) -> tuple[int, int]:
     """How many tasks run at once in all, and how many of them share a machine."""
     context = spark.sparkContext
     tasks = max(context.defaultParallelism, 1)
-    if str(context.master).startswith("local"):
+    if _is_one_machine(spark):
         return tasks, tasks
     cores = int(context.getConf().get("spark.executor.cores") or 1)
     each = int(context.getConf().get("spark.task.cpus") or 1)
     return tasks, max(cores // each, 1)
+
+
+def _spill_dir(directory: StateDirectory, spark: SparkSession) -> str | None:
+    """Beside the state if all of it is on this machine: spilled files join it by a link then."""
+    local = directory.local_path
+    if local is None or not _is_one_machine(spark):
+        return None
+    (local / "spill").mkdir(exist_ok=True)
+    return str(local / "spill")
+
+
+def _is_one_machine(spark: SparkSession) -> bool:
+    return re.fullmatch(r"local(\[.*\])?", str(spark.sparkContext.master)) is not None
 
 
 def _saved_instances(saved: Manifest | None) -> int:

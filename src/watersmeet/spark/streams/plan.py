@@ -26,6 +26,8 @@ class StreamPlan:
     memory: int
     """Bytes for one instance."""
     state: StateDirectory
+    spill_dir: str | None
+    """Where operators spill; None for each machine's temporary directory."""
     wait_threshold: float
     budget: float
     """Seconds that one batch may spend on reactive work."""
