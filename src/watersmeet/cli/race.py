@@ -13,13 +13,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import watersmeet as wm
 from watersmeet.cli.preview import layout
 from watersmeet.cli.tpch import Table, make_tables
-from watersmeet.errors import WatersmeetError
 
 if TYPE_CHECKING:
     from watersmeet.spark.tables.run import JoinRun, Wave
 
+_COLUMNS = {
+    "orders": (
+        "o_orderkey AS orderkey",
+        "o_custkey AS custkey",
+        "o_orderdate AS orderdate",
+        "o_totalprice AS total",
+    ),
+    "lineitem": (
+        "l_orderkey AS orderkey",
+        "l_partkey AS partkey",
+        "l_quantity AS quantity",
+        "l_extendedprice AS price",
+    ),
+}
 _KEY = "orderkey"
 _MEMORY = "1GB"
 _SAMPLE = 3
@@ -28,12 +42,15 @@ _BOLD = "\x1b[1m{}\x1b[0m"
 
 
 def run(*, scale: float) -> int:
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, _leave)
     with tempfile.TemporaryDirectory(prefix="watersmeet-demo-") as scratch:
+        tables = _make_tables(Path(scratch), scale)
         spark = _start_spark()
+        # Not earlier, for Spark puts its own answer to Ctrl-C in place.
+        signal.signal(signal.SIGINT, _leave)
         try:
-            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-                signal.signal(number, _leave)
-            return _Race(spark, _tables(Path(scratch), scale), scratch).run()
+            return _Race(spark, tables, scratch).run()
         finally:
             spark.stop()
 
@@ -50,34 +67,26 @@ def _leave(number: int, frame: object) -> None:
     sys.exit(128 + number)
 
 
-def _start_spark() -> Any:
-    try:
-        from watersmeet.spark.session import session
-    except ModuleNotFoundError as error:
-        raise WatersmeetError(
-            f"The demonstration runs on Spark, and {error.name} is not installed.",
-            remedy="pip install 'watersmeet[demo]', or use `watersmeet demo --local`.",
-        ) from error
-    _begin("Spark")
-    began = time.monotonic()
-    cores = os.cpu_count() or 1
-    # The default of 200 is made for clusters, and would only slow Spark's own join down.
-    settings: dict[str, Any] = {"spark.sql.shuffle.partitions": 2 * cores}
-    spark = session(**settings)
-    tasks = spark.sparkContext.defaultParallelism
-    _end(f"{spark.version}, {tasks} tasks at a time, started in {time.monotonic() - began:.1f} s")
-    return spark
-
-
-def _tables(directory: Path, scale: float) -> tuple[Table, Table]:
+def _make_tables(directory: Path, scale: float) -> tuple[Table, Table]:
     _begin("tables")
     began = time.monotonic()
     tables = make_tables(directory, scale=scale)
-    seconds = time.monotonic() - began
-    _end(f"TPC-H at scale {scale:g}, rows in random order, made in {seconds:.1f} s")
+    _end(f"TPC-H at scale {scale:g}, made in {time.monotonic() - began:.1f} s")
     for table in tables:
-        _say("", f"{table.name:<8} {table.rows:>10,} rows {table.nbytes / 1e6:>6,.0f} MB")
+        _begin("")
+        _end(f"{table.name:<8} {table.rows:>10,} rows {table.nbytes / 1e6:>6,.0f} MB")
     return tables
+
+
+def _start_spark() -> Any:
+    _begin("Spark")
+    began = time.monotonic()
+    # The default of 200 is made for clusters, and would only slow Spark's own join down.
+    settings: dict[str, Any] = {"spark.sql.shuffle.partitions": 2 * (os.cpu_count() or 1)}
+    spark = wm.session(**settings)
+    tasks = spark.sparkContext.defaultParallelism
+    _end(f"{spark.version}, {tasks} tasks at a time, started in {time.monotonic() - began:.1f} s")
+    return spark
 
 
 @dataclass(frozen=True)
@@ -170,16 +179,18 @@ class _Race:
         return "\n" + "\n".join(_BOLD.format(line) if bold else line for line in lines) + "\n"
 
     def _frames(self, *, files: int | None = None) -> tuple[Any, Any]:
+        """Four columns of each of the two tables, or of some of their files."""
         orders, lineitem = (
-            self._spark.read.parquet(*map(str, table.files[:files])) for table in self._tables
+            self._spark.read.parquet(*map(str, table.files[:files])).selectExpr(
+                *_COLUMNS[table.name]
+            )
+            for table in self._tables
         )
         return orders, lineitem
 
     def _join(self, orders: Any, lineitem: Any) -> JoinRun:
-        from watersmeet.spark.tables.join import join
-
         place = self._scratch
-        return join(orders, lineitem, on=_KEY, memory=_MEMORY, storage=place, spill_dir=place)
+        return wm.join(orders, lineitem, on=_KEY, memory=_MEMORY, storage=place, spill_dir=place)
 
     @staticmethod
     def _spark_join(orders: Any, lineitem: Any) -> Any:
@@ -193,11 +204,6 @@ def _begin(name: str) -> None:
 
 def _end(text: str) -> None:
     print(text, flush=True)
-
-
-def _say(name: str, text: str) -> None:
-    _begin(name)
-    _end(text)
 
 
 def _line(time_s: str, read: str, found: str) -> None:

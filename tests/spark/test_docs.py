@@ -1,0 +1,49 @@
+"""The page about Spark: everything on it that can be copied and pasted, run in order."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+
+PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+CODE = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+BETWEEN = "---- the next block"
+
+
+def in_outline(printed: str) -> list[str]:
+    """Without its numbers: times differ."""
+    return [re.sub(r"\d[\d,.]*", "0", line) for line in printed.strip().splitlines()]
+
+
+def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
+    """In a process of its own: the page writes into the directory in which Java was started."""
+    start = 'import watersmeet as wm\nwm.session(cores=2, memory="1GB")\n'
+    program = start + f"print({BETWEEN!r})\n".join(CODE)
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr
+    waves, explained, streamed, ended, advised, counted, batches = ran.stdout.split(f"{BETWEEN}\n")
+    shown = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert in_outline(waves) == in_outline(shown[0])
+    assert "400,000 results" in waves.splitlines()[-1]
+    storage = re.compile("^storage .*", re.MULTILINE)
+    assert storage.sub("", explained) == storage.sub("", shown[1])
+    assert streamed == shown[2]
+    assert ended == ""
+    assert advised == "nothing to set\n"
+    assert counted.splitlines()[:2] == shown[3].splitlines()[:2]
+    assert in_outline(batches) == in_outline(shown[4])
+    assert not list(tmp_path.glob("watersmeet-*"))
