@@ -121,6 +121,7 @@ class Inputs:
             self._spark,
             tasks,
             lambda task: scan(task, plan, plain),
+            at_once=plan.place.tasks,
             query=plan.query,
             what=f"wave {wave + 1} of {self.waves}, scan",
         )

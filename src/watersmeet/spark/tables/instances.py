@@ -19,6 +19,7 @@ from watersmeet.operators.family import make_operator
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.rows.address import Matches
 from watersmeet.spark import cache
+from watersmeet.spark.tables.blocks import in_blocks
 from watersmeet.spark.tables.jobs import Record
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.results import ResultWriter
@@ -132,7 +133,12 @@ def _replayed(task: JoinTask, plan: Plan) -> Instance:
 
 def _feed(operator: ProgressiveJoin, wave: Arrivals, plan: Plan) -> Iterator[Matches]:
     """Push a wave's blocks, the sides in turn."""
-    sides = [plan.storage.read_sections(wave.files[side], plan.schemas[side]) for side in Side]
+    sides = [
+        in_blocks(
+            plan.storage.read_sections(wave.files[side], plan.schemas[side]), plan.pushed_rows
+        )
+        for side in Side
+    ]
     for pair in zip_longest(*sides):
         for side, block in zip(Side, pair, strict=True):
             if block is not None:

@@ -18,6 +18,8 @@ Record = dict[str, Any]
 
 _MESSAGES = pa.schema([("message", pa.string())])
 _SPARK_MESSAGES = "message string"
+# More than one, so that a slow one does not leave the others' cores idle for long.
+_SHARES = 3
 
 
 def run_tasks(
@@ -25,12 +27,15 @@ def run_tasks(
     tasks: Sequence[Task],
     work: Callable[[Task], Record],
     *,
+    at_once: int,
     query: str,
     what: str,
 ) -> list[Record]:
-    """Do `work` for each task, each in a Spark task of its own; the results in order.
+    """Do `work` for each task; the results in order.
 
-    A task's result is delivered once, by whichever of its attempts Spark accepts.
+    There are a few Spark tasks for each of the `at_once` that run at a time, which do several of
+    ours in turn if there are many: starting one takes longer than a small piece of work. A result
+    is delivered once, by whichever attempt Spark accepts.
     """
     if not tasks:
         return []
@@ -40,7 +45,8 @@ def run_tasks(
             for number in batch.column(0).to_pylist():
                 yield {"task": number, "result": work(tasks[number])}
 
-    records = run_over(spark.range(0, len(tasks), 1, len(tasks)), do, query=query, what=what)
+    numbers = spark.range(0, len(tasks), 1, min(len(tasks), _SHARES * at_once))
+    records = run_over(numbers, do, query=query, what=what)
     by_task = {record["task"]: record["result"] for record in records}
     return [by_task[number] for number in range(len(tasks))]
 

@@ -22,6 +22,8 @@ _MOST_INSTANCES = 256
 # Rows of a string or a list are counted with so many bytes more, until a row has been seen.
 _VARIABLE_BYTES = 24
 _BLOCK_BYTES = 2 * 2**20
+# Enough that the cost of a push does not show.
+_PUSHED_ROWS = 16_384
 
 
 def is_local(spark: SparkSession) -> bool:
@@ -82,8 +84,15 @@ class Plan:
     def block_rows(self) -> int:
         """Rows that a scan task partitions at a time, and holds in a few copies."""
         width = max(_row_bytes(schema) for schema in self.schemas)
-        most = min(self.memory // 16, _BLOCK_BYTES * max(self.instances // 8, 1))
+        # The more instances, the larger: each takes a part of a block, and pushes it at once.
+        most = min(self.memory // 6, _BLOCK_BYTES * max(self.instances // 4, 1))
         return max(most // width, 1024)
+
+    @property
+    def pushed_rows(self) -> int:
+        """Rows that an operator is given at a time, where its blocks are smaller."""
+        width = max(_row_bytes(schema) for schema in self.schemas)
+        return min(max(self.memory // 64 // width, 1), _PUSHED_ROWS)
 
     def __getstate__(self) -> dict[str, object]:
         # What can be made again from the rest is large, and some of it cannot travel.

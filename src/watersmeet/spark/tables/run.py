@@ -98,7 +98,7 @@ class JoinRun:
         self._relations = relations
         self._plan = plan
         self._seed = seed
-        self._ends = shares()
+        self._ends = shares(rebuilt=not plan.keeps_operators)
         self._done: list[_Done] = []
         self._started: float | None = None
         self._stopped = False
@@ -223,6 +223,7 @@ class JoinRun:
             self._spark,
             tasks,
             lambda task: join_wave(task, plan),
+            at_once=plan.place.tasks,
             query=plan.query,
             what=f"wave {number + 1} of {len(self._ends)}, join",
         )

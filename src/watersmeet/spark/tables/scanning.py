@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from watersmeet.model import Side
 from watersmeet.spark.scans.scan import PlainScan, Split
+from watersmeet.spark.tables.blocks import in_blocks
 from watersmeet.spark.tables.jobs import Record
 from watersmeet.spark.tables.plan import Plan
 
@@ -37,7 +38,9 @@ def stage(batches: Iterator[pa.RecordBatch], side: Side, plan: Plan) -> Iterator
     """Write the rows of one partition of any DataFrame, each block to a file: waves are made of
     whole files."""
     stem = f"{side.name.lower()}-staged"
-    for block in _gathered(batches, plan.schemas[side], plan.block_rows):
+    schema = plan.schemas[side]
+    # Spark sends some 10,000 rows at a time.
+    for block in in_blocks((batch.cast(schema) for batch in batches), plan.block_rows):
         yield plan.storage.write_sections(stem, routed(iter([block]), side, plan)).describe()
 
 
@@ -52,19 +55,3 @@ def routed(
             start, stop = int(offsets[instance]), int(offsets[instance + 1])
             if stop > start:
                 yield instance, grouped.slice(start, stop - start)
-
-
-def _gathered(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, rows: int
-) -> Iterator[pa.RecordBatch]:
-    """Spark sends some 10,000 rows at a time; a block of many instances wants more."""
-    waiting: list[pa.RecordBatch] = []
-    count = 0
-    for batch in batches:
-        waiting.append(batch.cast(schema))
-        count += len(batch)
-        if count >= rows:
-            yield pa.concat_batches(waiting)
-            waiting, count = [], 0
-    if count:
-        yield pa.concat_batches(waiting)

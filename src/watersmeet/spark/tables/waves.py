@@ -12,20 +12,26 @@ FIRST_SHARE = 1 / 40
 GROWTH = 3.0
 LAST_SHARE = 0.28
 """The last wave is smaller than growth would make it: most results come with the last rows."""
+_SHARES_REBUILT = (0.05, 0.4, 1.0)
 
 
-def shares(*, first: float = FIRST_SHARE, growth: float = GROWTH) -> list[float]:
+def shares(*, rebuilt: bool = False) -> list[float]:
     """How much of each table has been read after each wave; the last is 1.
+
+    Where operators are `rebuilt` for every wave, all that was read before is read again, so there
+    are fewer waves.
 
     >>> [round(share, 2) for share in shares()]
     [0.03, 0.1, 0.33, 0.72, 1.0]
     """
+    if rebuilt:
+        return list(_SHARES_REBUILT)
     ends: list[float] = []
-    end, step = 0.0, first
+    end, step = 0.0, FIRST_SHARE
     while end + step < 1 - LAST_SHARE:
         end += step
         ends.append(end)
-        step *= growth
+        step *= GROWTH
     return [*ends, 1 - LAST_SHARE, 1.0]
 
 
