@@ -235,7 +235,7 @@ BUGS = {
     ),
     "marks are lost when a join is restored": Bug(
         "hmj",
-        (state, "_load_marks"),
+        (state, "load_marks"),
         "batch.column(0).to_numpy().copy()",
         "parts.outcome.marks.bits",
     ),
