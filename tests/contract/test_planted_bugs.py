@@ -272,7 +272,7 @@ BUGS = {
     ),
     "a saved join goes on counting": Bug(
         "rpj",
-        (state, "save"),
+        (state, "describe"),
         "copy(getattr(parts.metrics, name))",
         "getattr(parts.metrics, name)",
     ),
