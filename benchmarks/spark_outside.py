@@ -70,7 +70,7 @@ class SparkProcess(Watched):
 
     def start_from_here(self) -> None:
         """Take what the workers hold now as idle."""
-        self._idle = {worker: _held(worker) for worker in self._python_workers()}
+        self._idle = {worker: held(worker) for worker in self._python_workers()}
         self._peaks.clear()
 
     def peak_bytes(self) -> int:
@@ -86,31 +86,36 @@ class SparkProcess(Watched):
         self.workers = max(self.workers, len(workers))
         for worker in workers:
             idle = self._idle.get(worker, {})
-            for name, held in _held(worker).items():
-                sums[name] += max(held - idle.get(name, 0), 0)
+            for name, nbytes in held(worker).items():
+                sums[name] += max(nbytes - idle.get(name, 0), 0)
         for name, total in sums.items():
             self._peaks[name] = max(self._peaks[name], total)
 
     def _python_workers(self) -> list[int]:
-        """Below the process are Java, its Python daemon, and what that has forked."""
-        children: dict[int, list[int]] = defaultdict(list)
-        for process in Path("/proc").iterdir():
-            if process.name.isdigit():
-                try:
-                    # The name in parentheses may hold anything; the parent is two fields on.
-                    parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
-                except OSError:
-                    continue
-                children[parent].append(int(process.name))
-        return [
-            worker
-            for java in children[self._process.pid]
-            for daemon in children[java]
-            for worker in children[daemon]
-        ]
+        return [worker for java in _children()[self._process.pid] for worker in workers_of(java)]
 
 
-def _held(process: int) -> dict[str, int]:
+def workers_of(java: int) -> list[int]:
+    """Below Spark's Java process are Python daemons, and what those have forked."""
+    children = _children()
+    return [worker for daemon in children[java] for worker in children[daemon]]
+
+
+def _children() -> dict[int, list[int]]:
+    children: dict[int, list[int]] = defaultdict(list)
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                # The name in parentheses may hold anything; the parent is two fields on.
+                parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+            children[parent].append(int(process.name))
+    return children
+
+
+def held(process: int) -> dict[str, int]:
+    """Bytes of memory that a process has to itself: not shared with those it was forked from."""
     try:
         text = Path(f"/proc/{process}/smaps_rollup").read_text()
     except OSError:

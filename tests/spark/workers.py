@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+from benchmarks.spark_outside import held, workers_of
 
 
 def workers(spark: SparkSession) -> list[int]:
     """Process numbers of the workers: what the daemons below the JVM have forked."""
-    children: dict[int, list[int]] = defaultdict(list)
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            try:
-                # The name in parentheses may hold anything; the parent is two fields after it.
-                parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            except OSError:
-                continue
-            children[parent].append(int(process.name))
     gateway = spark.sparkContext._gateway
     assert gateway is not None
-    return [worker for daemon in children[gateway.proc.pid] for worker in children[daemon]]
-
-
-def resident(process: int) -> int:
-    """Bytes of memory that a process has to itself: not shared with those it was forked from."""
-    try:
-        text = Path(f"/proc/{process}/smaps_rollup").read_text()
-    except OSError:
-        return 0
-    lines = dict(line.split(":", 1) for line in text.splitlines()[1:])
-    return sum(int(lines[name].split()[0]) for name in ("Private_Clean", "Private_Dirty")) * 1024
+    return workers_of(gateway.proc.pid)
 
 
 @dataclass
@@ -46,7 +27,7 @@ class Watched:
 
     def look(self, spark: SparkSession) -> None:
         for worker in workers(spark):
-            self.peaks[worker] = max(self.peaks.get(worker, 0), resident(worker))
+            self.peaks[worker] = max(self.peaks.get(worker, 0), held(worker).get("resident", 0))
 
 
 @contextmanager

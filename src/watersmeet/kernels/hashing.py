@@ -11,9 +11,9 @@ count references in the innermost loop, and comparing short strings took six tim
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
-from numba.extending import intrinsic
+
+from watersmeet.kernels.words import PRIME_1, PRIME_2, PRIME_4, PRIME_5, read_8, read_32, read_64
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _HASHES = types.Array(types.uint64, 1, "C", readonly=True)
@@ -26,27 +26,6 @@ _1, _4, _8 = np.uint64(1), np.uint64(4), np.uint64(8)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-_PRIME_1 = np.uint64(0x9E3779B185EBCA87)
-_PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
-_PRIME_4 = np.uint64(0x85EBCA77C2B2AE63)
-_PRIME_5 = np.uint64(0x27D4EB2F165667C5)
-
-
-def _reader(bits):
-    """A function that reads an unsigned little-endian number at any address."""
-
-    @intrinsic
-    def read(typingctx, address):
-        def generate(context, builder, signature, args):
-            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
-            return builder.zext(builder.load(pointer, align=1), ir.IntType(64))
-
-        return types.uint64(types.uint64), generate
-
-    return read
-
-
-_read_8, _read_32, _read_64 = _reader(8), _reader(32), _reader(64)
 
 
 @njit(nogil=True, cache=True)
@@ -61,33 +40,33 @@ def _mix(code):
 @njit(nogil=True, cache=True)
 def _absorb(state, word):
     """One step of XXH64 (Collet, 2012)."""
-    word = word * _PRIME_2
-    state = state ^ (((word << np.uint64(31)) | (word >> np.uint64(33))) * _PRIME_1)
-    return ((state << np.uint64(27)) | (state >> np.uint64(37))) * _PRIME_1 + _PRIME_4
+    word = word * PRIME_2
+    state = state ^ (((word << np.uint64(31)) | (word >> np.uint64(33))) * PRIME_1)
+    return ((state << np.uint64(27)) | (state >> np.uint64(37))) * PRIME_1 + PRIME_4
 
 
 @njit(nogil=True, cache=True)
 def _short_word(address, length):
     """Up to seven bytes as a word that differs when they do, among strings of one length."""
     if length >= _4:
-        return _read_32(address) | (_read_32(address + length - _4) << np.uint64(32))
+        return read_32(address) | (read_32(address + length - _4) << np.uint64(32))
     if length == np.uint64(0):
         return np.uint64(0)
     middle, last = address + (length >> _1), address + length - _1
-    return _read_8(address) | (_read_8(middle) << _8) | (_read_8(last) << np.uint64(16))
+    return read_8(address) | (read_8(middle) << _8) | (read_8(last) << np.uint64(16))
 
 
 @njit(nogil=True, cache=True)
 def _hash_span(address, length):
     # The length is part of the seed because the last word overlaps the one before it.
-    state = _GOLDEN ^ (length * _PRIME_5)
+    state = _GOLDEN ^ (length * PRIME_5)
     if length < _8:
         return _mix(_absorb(state, _short_word(address, length)))
     last = address + length - _8
     while address < last:
-        state = _absorb(state, _read_64(address))
+        state = _absorb(state, read_64(address))
         address += _8
-    return _mix(_absorb(state, _read_64(last)))
+    return _mix(_absorb(state, read_64(last)))
 
 
 @njit(nogil=True, cache=True)
@@ -97,11 +76,11 @@ def _equal_spans(a, b, length):
     last = a + length - _8
     last_b = b + length - _8
     while a < last:
-        if _read_64(a) != _read_64(b):
+        if read_64(a) != read_64(b):
             return False
         a += _8
         b += _8
-    return _read_64(last) == _read_64(last_b)
+    return read_64(last) == read_64(last_b)
 
 
 @njit([types.uint64[::1](_HASHES)], nogil=True, cache=True)

@@ -10,9 +10,18 @@ none is.
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
-from numba.extending import intrinsic
+
+from watersmeet.kernels.words import (
+    PRIME_1,
+    PRIME_2,
+    PRIME_3,
+    PRIME_4,
+    PRIME_5,
+    read_8,
+    read_32,
+    read_64,
+)
 
 SEED = 42
 
@@ -25,29 +34,7 @@ _MASK = types.Array(types.boolean, 1, "C", readonly=True)
 
 # Unsigned throughout: numba makes a float of int64 + uint64.
 _1, _4, _8, _32 = np.uint64(1), np.uint64(4), np.uint64(8), np.uint64(32)
-_PRIME_1 = np.uint64(0x9E3779B185EBCA87)
-_PRIME_2 = np.uint64(0xC2B2AE3D27D4EB4F)
-_PRIME_3 = np.uint64(0x165667B19E3779F9)
-_PRIME_4 = np.uint64(0x85EBCA77C2B2AE63)
-_PRIME_5 = np.uint64(0x27D4EB2F165667C5)
 _LOW_WORD = np.uint64(0xFFFFFFFF)
-
-
-def _reader(bits):
-    """A function that reads an unsigned little-endian number at any address."""
-
-    @intrinsic
-    def read(typingctx, address):
-        def generate(context, builder, signature, args):
-            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
-            return builder.zext(builder.load(pointer, align=1), ir.IntType(64))
-
-        return types.uint64(types.uint64), generate
-
-    return read
-
-
-_read_8, _read_32, _read_64 = _reader(8), _reader(32), _reader(64)
 
 
 @njit(nogil=True, cache=True)
@@ -57,29 +44,29 @@ def _rotate(word, left):
 
 @njit(nogil=True, cache=True)
 def _finish(state):
-    state = (state ^ (state >> np.uint64(33))) * _PRIME_2
-    state = (state ^ (state >> np.uint64(29))) * _PRIME_3
+    state = (state ^ (state >> np.uint64(33))) * PRIME_2
+    state = (state ^ (state >> np.uint64(29))) * PRIME_3
     return state ^ (state >> _32)
 
 
 @njit(nogil=True, cache=True)
 def _round(lane, word):
-    return _rotate(lane + word * _PRIME_2, 31) * _PRIME_1
+    return _rotate(lane + word * PRIME_2, 31) * PRIME_1
 
 
 @njit(nogil=True, cache=True)
 def _take_1(state, byte):
-    return _rotate(state ^ (byte * _PRIME_5), 11) * _PRIME_1
+    return _rotate(state ^ (byte * PRIME_5), 11) * PRIME_1
 
 
 @njit(nogil=True, cache=True)
 def _take_4(state, word):
-    return _rotate(state ^ (word * _PRIME_1), 23) * _PRIME_2 + _PRIME_3
+    return _rotate(state ^ (word * PRIME_1), 23) * PRIME_2 + PRIME_3
 
 
 @njit(nogil=True, cache=True)
 def _take_8(state, word):
-    return _rotate(state ^ _round(np.uint64(0), word), 27) * _PRIME_1 + _PRIME_4
+    return _rotate(state ^ _round(np.uint64(0), word), 27) * PRIME_1 + PRIME_4
 
 
 @njit(nogil=True, cache=True)
@@ -87,28 +74,28 @@ def _hash_span(seed, address, length):
     """XXH64 (Collet, 2012) of the bytes at an address."""
     end = address + length
     if length >= _32:
-        a, b = seed + _PRIME_1 + _PRIME_2, seed + _PRIME_2
-        c, d = seed, seed - _PRIME_1
+        a, b = seed + PRIME_1 + PRIME_2, seed + PRIME_2
+        c, d = seed, seed - PRIME_1
         while address + _32 <= end:
-            a = _round(a, _read_64(address))
-            b = _round(b, _read_64(address + _8))
-            c = _round(c, _read_64(address + np.uint64(16)))
-            d = _round(d, _read_64(address + np.uint64(24)))
+            a = _round(a, read_64(address))
+            b = _round(b, read_64(address + _8))
+            c = _round(c, read_64(address + np.uint64(16)))
+            d = _round(d, read_64(address + np.uint64(24)))
             address += _32
         state = _rotate(a, 1) + _rotate(b, 7) + _rotate(c, 12) + _rotate(d, 18)
         for lane in (a, b, c, d):
-            state = (state ^ _round(np.uint64(0), lane)) * _PRIME_1 + _PRIME_4
+            state = (state ^ _round(np.uint64(0), lane)) * PRIME_1 + PRIME_4
     else:
-        state = seed + _PRIME_5
+        state = seed + PRIME_5
     state += length
     while address + _8 <= end:
-        state = _take_8(state, _read_64(address))
+        state = _take_8(state, read_64(address))
         address += _8
     if address + _4 <= end:
-        state = _take_4(state, _read_32(address))
+        state = _take_4(state, read_32(address))
         address += _4
     while address < end:
-        state = _take_1(state, _read_8(address))
+        state = _take_1(state, read_8(address))
         address += _1
     return _finish(state)
 
@@ -119,7 +106,7 @@ def take_ints(hashes, values, present):
     for row in range(values.size):
         if present.size == 0 or present[row]:
             word = np.uint64(values[row]) & _LOW_WORD
-            hashes[row] = _finish(_take_4(hashes[row] + _PRIME_5 + _4, word))
+            hashes[row] = _finish(_take_4(hashes[row] + PRIME_5 + _4, word))
 
 
 @njit([types.void(_HASHES, _LONGS, _MASK)], nogil=True, cache=True)
@@ -127,7 +114,7 @@ def take_longs(hashes, values, present):
     """Take in 64-bit integers, moments, decimals of up to 18 digits, bits of doubles."""
     for row in range(values.size):
         if present.size == 0 or present[row]:
-            hashes[row] = _finish(_take_8(hashes[row] + _PRIME_5 + _8, np.uint64(values[row])))
+            hashes[row] = _finish(_take_8(hashes[row] + PRIME_5 + _8, np.uint64(values[row])))
 
 
 @njit(
