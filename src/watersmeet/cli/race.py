@@ -44,6 +44,7 @@ _BOLD = "\x1b[1m{}\x1b[0m"
 def run(*, scale: float) -> int:
     for number in (signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, _leave)
+    print()
     with tempfile.TemporaryDirectory(prefix="watersmeet-demo-") as scratch:
         tables = _make_tables(Path(scratch), scale)
         spark = _start_spark()
