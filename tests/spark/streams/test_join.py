@@ -184,3 +184,16 @@ def test_a_union_that_moves_partitions_is_noticed(streams: Streams) -> None:
 def test_what_follows_the_join_may_be_repartitioned(streams: Streams) -> None:
     streams.start(streams.joined().repartition(1)).awaitTermination()
     assert streams.output() == streams.expected()
+
+
+def test_a_join_of_a_join(streams: Streams) -> None:
+    """Three streams in one query, each join with a state of its own."""
+    from watersmeet.spark.streams.join import join_streams
+
+    third = streams.stream("right").selectExpr("k", "b as c").where("c % 3 = 0")
+    first = streams.joined(state=streams.path / "first")
+    joined = join_streams(first, third, on="k", state=streams.path / "second", ticks=None)
+    streams.start(joined).awaitTermination()
+    plain = [streams.spark.read.parquet(str(streams.path / side)) for side in ("left", "right")]
+    others = plain[1].selectExpr("k", "b as c").where("c % 3 = 0")
+    assert streams.output() == counted(plain[0].join(plain[1], "k").join(others, "k"))
