@@ -2,6 +2,9 @@
 
 A stalled stream makes no micro-batches, and without one nothing of ours runs. This source has new
 offsets as time goes by and never a row, which is all it takes. Its offsets are ticks since 1970.
+
+Spark's own `rate` source would do for other triggers, but beside it `availableNow` takes in all
+that the other sources have as one batch, whatever their limits (seen with Spark 4.3).
 """
 
 from __future__ import annotations
