@@ -1,9 +1,8 @@
 """What `wm.join_streams` costs beside Spark's own stream-stream join.
 
 The rows of `spark_tables` as two streams of ten files each, a file of both in every micro-batch,
-to the noop sink. Spark takes minutes for all of them, so it gets the first two micro-batches; ours
-gets those, and all. That is in Spark's favour: batches are as large, its state is smaller, and of
-the rows in two tenths of both streams only a fifth has its partner there.
+to the noop sink: all ten micro-batches, and the first two, where the state is still small. Spark
+takes minutes for all of them and runs once.
 """
 
 from __future__ import annotations
@@ -17,12 +16,18 @@ from benchmarks.spark_measured import SparkMeasured
 from benchmarks.spark_outside import SparkProcess
 
 ROWS, BATCHES = 5_000_000, 10
-BATCHES_FOR_SPARK = 2
+FIRST_BATCHES = 2
 MEMORY = 2048 * MB
 
-SPARK_PART = f"Spark, first {BATCHES_FOR_SPARK} batches"
-OURS_PART, OURS = f"ours, first {BATCHES_FOR_SPARK} batches", f"ours, all {BATCHES} batches"
-CASES = {SPARK_PART: "spark_streams", OURS_PART: "our_streams", OURS: "our_streams"}
+SPARK_PART, SPARK = f"Spark, first {FIRST_BATCHES} batches", f"Spark, all {BATCHES} batches"
+OURS_PART, OURS = f"ours, first {FIRST_BATCHES} batches", f"ours, all {BATCHES} batches"
+CASES = {
+    SPARK_PART: "spark_streams",
+    OURS_PART: "our_streams",
+    SPARK: "spark_streams",
+    OURS: "our_streams",
+}
+BESIDE = {SPARK_PART: SPARK_PART, OURS_PART: SPARK_PART, SPARK: SPARK, OURS: SPARK}
 TARGET = 15
 
 
@@ -30,9 +35,10 @@ def run(places: Places, *, quick: bool) -> Section:
     rows = ROWS // 20 if quick else ROWS
     tiny = uniform(places.file("streams-tiny"), rows=2_000, files=2)
     full = uniform(places.file("streams"), rows=rows, files=BATCHES)
-    part = beginning(full, places.file("streams-beginning"), files=BATCHES_FOR_SPARK)
-    inputs = {SPARK_PART: part, OURS_PART: part, OURS: full}
-    sums = {SPARK_PART: expected(part), OURS_PART: expected(part), OURS: expected(full)}
+    part = beginning(full, places.file("streams-beginning"), files=FIRST_BATCHES)
+    inputs = {name: part if "first" in name else full for name in CASES}
+    of_part, of_full = expected(part), expected(full)
+    sums = {name: of_part if "first" in name else of_full for name in CASES}
     measured = SparkMeasured(expected=sums)
     with SparkProcess(places.scratch / "spark") as process:
         for peer in ("spark_streams", "our_streams"):
@@ -45,7 +51,7 @@ def run(places: Places, *, quick: bool) -> Section:
                 # One round of ours is added up, which takes time, and not quoted. Spark's takes
                 # so long that it runs once, and its rows are counted only.
                 checking = repetition == 0
-                if name == SPARK_PART and repetition != 1:
+                if peer == "spark_streams" and repetition != 1:
                     continue
                 one = process.run(peer, inputs[name], memory=MEMORY, check=checking)
                 measured.add(name, one, quoted=not checking)
@@ -59,8 +65,8 @@ def run(places: Places, *, quick: bool) -> Section:
         title="Streams on Spark",
         note=f"{rows:,} rows a side in {BATCHES} micro-batches, every key once a side; two tasks "
         "at a time, noop sink. Spark keeps its state in RocksDB, in a partition for each task; "
-        "ours on local disk. Spark, which takes minutes for all, has only the first "
-        f"{BATCHES_FOR_SPARK} micro-batches. `to Spark` is the rate beside Spark's.",
+        "ours on local disk. Spark runs once, ours best of two. `to Spark` is the rate beside "
+        "Spark's on the same batches.",
         rows=[_row(measured, name) for name in CASES],
         claims=[_claim(measured)],
         measured=measured,
@@ -68,7 +74,7 @@ def run(places: Places, *, quick: bool) -> Section:
 
 
 def _ratio(measured: SparkMeasured, name: str) -> float | None:
-    ours, spark = measured.best(name), measured.best(SPARK_PART)
+    ours, spark = measured.best(name), measured.best(BESIDE[name])
     if ours.failure or spark.failure:
         return None
     return ours.rows_per_second / spark.rows_per_second
@@ -89,7 +95,7 @@ def _row(measured: SparkMeasured, name: str) -> Row:
 def _claim(measured: SparkMeasured) -> Claim:
     ratio = _ratio(measured, OURS)
     return Claim(
-        claim="Input rows a second of streams, all of them, beside Spark on a part",
+        claim=f"Input rows a second of streams in {BATCHES} micro-batches",
         target=f"at least {TARGET}x Spark's stream-stream join (RocksDB), exact",
         measured=times(ratio),
         holds=ratio is not None and ratio >= TARGET and measured.exact([OURS]),
