@@ -43,6 +43,7 @@ def plan(folder: Path, *, algorithm: str, how: str, instances: int) -> Plan:
         schemas=(SCHEMAS[0], SCHEMAS[1]),
         memory=2**20,
         instances=instances,
+        keeps_operators=True,
         place=Place(instances, instances),
         storage=Storage(folder.as_uri()),
         spill_dir=str(folder),
@@ -76,7 +77,7 @@ def joined(plan: Plan, waves: list[list[list[Sections]]], lost: list[bool]) -> l
             )
             if lost[(number + instance) % len(lost)]:
                 cache.take(("nobody", 0, 0))
-            record = join_wave(JoinTask(instance, seen, last=number + 1 == len(waves)), plan)
+            (record,) = join_wave([JoinTask(instance, seen, last=number + 1 == len(waves))], plan)
             records.append(record)
             for name in record["files"]:
                 path = Path(plan.storage.uri.removeprefix("file://")) / name
@@ -119,4 +120,4 @@ def test_an_operator_that_comes_out_otherwise_is_noticed(tmp_path: Path) -> None
     first, second = scanned(asked, tables, [0.5])
     seen = (arrivals(0, first, rows_out=625 + 1), arrivals(0, second))
     with pytest.raises(StateError, match="626 rows in wave 1 and 625"):
-        join_wave(JoinTask(0, seen, last=True), asked)
+        join_wave([JoinTask(0, seen, last=True)], asked)

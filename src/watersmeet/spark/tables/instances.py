@@ -55,7 +55,7 @@ class Instance:
 
     def __init__(self, plan: Plan) -> None:
         self._claim = SpillClaim(plan.spill_dir)
-        self.memory = MemoryAccount(plan.memory)
+        self.memory = MemoryAccount(plan.operator_memory)
         self.schema = plan.join
         self.operator: ProgressiveJoin = make_operator(
             plan.question.algorithm,
@@ -70,29 +70,49 @@ class Instance:
         self._claim.close()
 
 
-def join_wave(task: JoinTask, plan: Plan) -> Record:
-    """Take in a wave; the new rows of the result are in the files that the record names."""
-    instance = cache.take((plan.query, task.instance, task.number - 1))
-    kept = instance is not None
-    if instance is None:
-        instance = _replayed(task, plan)
+class Bundle:
+    """Instances that are kept together, by their numbers."""
+
+    def __init__(self) -> None:
+        self.instances: dict[int, Instance] = {}
+
+    def close(self) -> None:
+        for instance in self.instances.values():
+            instance.close()
+
+
+def join_wave(tasks: Sequence[JoinTask], plan: Plan) -> list[Record]:
+    """Take in a wave in each of a bundle's instances; the files named hold the new result rows."""
+    first, version = tasks[0], tasks[0].number
+    before: Bundle = cache.take((plan.query, first.instance, version - 1)) or Bundle()
+    after = Bundle()
+    records = []
     try:
-        before = instance.operator.metrics.as_dict()
-        stem = f"result-{task.number:03}-{task.instance:04}"
-        with ResultWriter(plan, stem) as writer:
-            found = _feed(instance.operator, task.waves[-1], plan)
-            for matches in chain(found, _finish(instance.operator) if task.last else ()):
-                if len(matches):
-                    writer.append(instance.schema.materialise(matches))
+        for task in tasks:
+            kept = before.instances.pop(task.instance, None)
+            instance = kept or _replayed(task, plan)
+            after.instances[task.instance] = instance
+            records.append(_join(task, plan, instance) | {"kept": kept is not None})
+            if task.last or not plan.keeps_operators:
+                after.instances.pop(task.instance).close()
     except BaseException:
-        instance.close()
+        before.close()
+        after.close()
         raise
-    record = _record(task, instance, before) | {"kept": kept, "files": writer.files}
-    if task.last or not plan.keeps_operators:
-        instance.close()
-    else:
-        cache.keep((plan.query, task.instance, task.number), instance)
-    return record
+    if after.instances:
+        cache.keep((plan.query, first.instance, version), after)
+    return records
+
+
+def _join(task: JoinTask, plan: Plan, instance: Instance) -> Record:
+    before = instance.operator.metrics.as_dict()
+    stem = f"result-{task.number:03}-{task.instance:04}"
+    with ResultWriter(plan, stem) as writer:
+        found = _feed(instance.operator, task.waves[-1], plan)
+        for matches in chain(found, _finish(instance.operator) if task.last else ()):
+            if len(matches):
+                writer.append(instance.schema.materialise(matches))
+    return _record(task, instance, before) | {"files": writer.files}
 
 
 def _record(task: JoinTask, instance: Instance, before: dict[str, Any]) -> Record:

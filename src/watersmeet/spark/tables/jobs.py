@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -40,13 +40,14 @@ def run_tasks(
     if not tasks:
         return []
 
-    def do(batches: Iterator[pa.RecordBatch]) -> Iterator[Record]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield {"task": number, "result": work(tasks[number])}
+    def do(numbers: Iterable[int]) -> Iterable[str]:
+        return _told({"task": number, "result": work(tasks[number])} for number in numbers)
 
-    numbers = spark.range(0, len(tasks), 1, min(len(tasks), _SHARES * at_once))
-    records = run_over(numbers, do, query=query, what=what)
+    with named(spark, query=query, what=what):
+        shares = min(len(tasks), _SHARES * at_once)
+        # An RDD: a DataFrame of numbers would take Spark longer to plan than small tasks to do.
+        numbers = spark.sparkContext.parallelize(range(len(tasks)), shares)
+        records = _heard(numbers.mapPartitions(do).collect())
     by_task = {record["task"]: record["result"] for record in records}
     return [by_task[number] for number in range(len(tasks))]
 
@@ -61,17 +62,30 @@ def run_over(
     """Do `work` on the rows of every partition of a DataFrame; all results, in no order."""
 
     def host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            for record in work(batches):
-                yield _message({"record": record})
-        except errors.WatersmeetError as error:
-            # An error of ours says all there is to say, and another attempt would meet it too.
-            told = {"kind": type(error).__name__, "cause": error.cause, "remedy": error.remedy}
-            yield _message({"error": told})
+        for message in _told(work(batches)):
+            yield pa.RecordBatch.from_pydict({"message": [message]}, schema=_MESSAGES)
 
     with named(dataframe.sparkSession, query=query, what=what):
         rows = dataframe.mapInArrow(host, _SPARK_MESSAGES).collect()
-    messages = [json.loads(row.message) for row in rows]
+    return _heard([row.message for row in rows])
+
+
+def _told(records: Iterator[Record]) -> Iterator[str]:
+    """Records as texts; an error of ours is told as well.
+
+    It says all there is to say, and another attempt would meet it too.
+    """
+    try:
+        for record in records:
+            yield json.dumps({"record": record})
+    except errors.WatersmeetError as error:
+        told = {"kind": type(error).__name__, "cause": error.cause, "remedy": error.remedy}
+        yield json.dumps({"error": told})
+
+
+def _heard(texts: Sequence[str]) -> list[Record]:
+    """What was told, or the first error among it."""
+    messages = [json.loads(text) for text in texts]
     for message in messages:
         if "error" in message:
             told = message["error"]
@@ -94,7 +108,3 @@ def named(spark: SparkSession, *, query: str, what: str) -> Iterator[None]:
     finally:
         context.removeJobTag(query)
         context.setLocalProperty("spark.job.description", before)  # type: ignore[arg-type]
-
-
-def _message(message: Record) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({"message": [json.dumps(message)]}, schema=_MESSAGES)

@@ -17,7 +17,7 @@ from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.schema import On
 from watersmeet.spark.scans.relation import PlainScan, StagedRows, open_relation
-from watersmeet.spark.tables.plan import Place, Plan, instances_for, is_local
+from watersmeet.spark.tables.plan import Place, Plan, instances_for, is_local, times_too_large
 from watersmeet.spark.tables.run import JoinRun
 from watersmeet.spark.tables.storage import Storage
 from watersmeet.store.account import SMALLEST_MEMORY, MemoryPlan
@@ -90,9 +90,10 @@ def join(
     schema = question.resolve(*schemas)
     _check_names(schema.output.names, spark)
     query = uuid.uuid4().hex[:8]
+    rows = (_rows(relations[0]), _rows(relations[1]))
+    parts = times_too_large(schema, rows, memory=each, place=place)
     if instances is None:
-        rows = (_rows(relations[0]), _rows(relations[1]))
-        instances = instances_for(schema, rows, memory=each, place=place)
+        instances = instances_for(rows, parts, memory=each, place=place)
     instances = _positive(instances, "instances")
     room = _room(storage, spark, query)
     plan = Plan(
@@ -101,6 +102,7 @@ def join(
         schemas=schemas,
         memory=each,
         instances=instances,
+        keeps_operators=parts == 1,
         place=place,
         storage=room.storage,
         spill_dir=None if spill_dir is None else str(spill_dir),

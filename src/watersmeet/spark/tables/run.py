@@ -211,22 +211,24 @@ class JoinRun:
 
     def _join(self, number: int, files: tuple[list[Sections], list[Sections]]) -> list[Record]:
         plan = self._plan
-        tasks = []
-        for instance in range(plan.instances):
+
+        def task(instance: int) -> JoinTask:
             earlier = tuple(
                 arrivals(instance, done.files, rows_out=done.records[instance]["rows_out"])
                 for done in self._done
             )
             waves = (*earlier, arrivals(instance, files))
-            tasks.append(JoinTask(instance, waves, last=number + 1 == len(self._ends)))
-        return run_tasks(
+            return JoinTask(instance, waves, last=number + 1 == len(self._ends))
+
+        bundles = run_tasks(
             self._spark,
-            tasks,
-            lambda task: join_wave(task, plan),
+            [tuple(map(task, bundle)) for bundle in plan.bundles],
+            lambda bundle: {"records": join_wave(bundle, plan)},
             at_once=plan.place.tasks,
             query=plan.query,
             what=f"wave {number + 1} of {len(self._ends)}, join",
         )
+        return [record for bundle in bundles for record in bundle["records"]]
 
     def _progress(self, now: float) -> Progress:
         assert self._started is not None
