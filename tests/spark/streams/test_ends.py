@@ -38,7 +38,8 @@ def test_what_was_spilled_comes_in_the_clean_up(streams: Streams) -> None:
     text = pa.array(["x" * 2000] * len(LEFT))
     wide.write(LEFT.append_column("wide", text), RIGHT, batches=2)
     expected = wide.expected()
-    wide.options |= {"memory": "2MB", "instances": 2}
+    # So patient that no stall is used before the end.
+    wide.options |= {"memory": "2MB", "instances": 2, "wait_threshold": 3600.0}
     assert wide.run() < expected
     last = mark("left").append_column("wide", pa.array(["x"]))
     wide.add("left", last, "zz-end")
