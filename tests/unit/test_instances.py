@@ -121,3 +121,26 @@ def test_an_operator_that_comes_out_otherwise_is_noticed(tmp_path: Path) -> None
     seen = (arrivals(0, first, rows_out=625 + 1), arrivals(0, second))
     with pytest.raises(StateError, match="626 rows in wave 1 and 625"):
         join_wave([JoinTask(0, seen, last=True)], asked)
+
+
+def test_an_operator_that_missed_a_wave_is_not_used(tmp_path: Path) -> None:
+    """A worker kept it after wave 1, wave 2 ran in another, and wave 3 comes back here."""
+    tables = (table(Side.LEFT, [1] * 30, "x"), table(Side.RIGHT, [1] * 30, "x"))
+    asked = plan(tmp_path, algorithm="rpj", how="inner", instances=1)
+    waves = scanned(asked, tables, [1 / 3, 2 / 3])
+    rows_out: list[int] = []
+    stale: Any = None
+    for number in range(1, 4):
+        seen = tuple(
+            arrivals(0, files, rows_out=rows_out[n] if n < len(rows_out) else None)
+            for n, files in enumerate(waves[:number])
+        )
+        if number == 2:
+            stale = cache.take(("q", 0, 1))
+        if number == 3:
+            cache.take(("nobody", 0, 0))
+            cache.keep(("q", 0, 1), stale)
+        (record,) = join_wave([JoinTask(0, seen, last=number == 3)], asked)
+        rows_out.append(record["rows_out"])
+    assert stale is not None
+    assert sum(rows_out) == 30 * 30
