@@ -1,0 +1,229 @@
+"""One cell per aggregate and group: value, interval, and whether to believe it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.estimators.evidence import Evidence
+from watersmeet.estimators.intervals import (
+    gamma_interval,
+    t_quantile,
+    tail_probability,
+    zero_match_bound,
+)
+from watersmeet.estimators.moments import Floats, Form
+from watersmeet.estimators.quantities import Kind, Quantity
+from watersmeet.estimators.tails import TailSketch
+from watersmeet.estimators.totals import Totals
+from watersmeet.estimators.trust import ROWS_FOR_T, Layout, doubts, pick
+
+Bound = tuple[float, float]
+
+
+class Cells(NamedTuple):
+    """Arrays [aggregate, group]. A null (AVG of nothing) is NaN."""
+
+    value: Floats
+    low: Floats
+    high: Floats
+    relative: Floats  # half-width over |value|; 0 if exact, infinite if the value is 0
+    exact: NDArray[np.bool_]
+    trusted: NDArray[np.bool_]
+    reason: NDArray[np.object_]  # one sentence; empty if trusted
+
+
+def cells(
+    totals: Totals,
+    evidence: Evidence,
+    kinds: Sequence[Quantity],
+    *,
+    centres: Sequence[float] = (),
+    confidence: float = 0.95,
+    statements: int = 1,
+    looks: int | None = 1,
+    tails: Sequence[TailSketch | None] | None = None,
+    layout: Layout | None = None,
+    bounds: Sequence[Bound | None] | None = None,
+    fanout: int = 1,
+) -> Cells:
+    """Intervals at `confidence` for each cell, or for `statements` of them at once.
+
+    `looks` is how often the result will be shown (None: as often as you like). `bounds` are
+    least and most value of each expression where the files' footers know them, `fanout` the
+    most partners a row can have, for the bound before any match.
+    """
+    readings = [reading for reading in totals.readings if not reading.complete]
+    units = min((r.read / (1 - r.fraction) for r in readings), default=np.inf)
+    tail = tail_probability(confidence, statements=statements, looks=looks, units=units)
+    columns = [
+        _column(
+            totals,
+            evidence,
+            quantity=quantity,
+            centre=0.0 if quantity.expression is None else centres[quantity.expression],
+            tail=tail,
+            sketch=pick(tails, quantity.expression),
+            bound=None
+            if bounds is None or quantity.expression is None
+            else bounds[quantity.expression],
+            layout=layout or Layout(),
+            fanout=fanout,
+        )
+        for quantity in kinds
+    ]
+    return Cells(*(np.array(arrays) for arrays in zip(*columns, strict=True)))
+
+
+def _column(
+    totals: Totals,
+    evidence: Evidence,
+    *,
+    quantity: Quantity,
+    centre: float,
+    tail: float,
+    sketch: TailSketch | None,
+    bound: Bound | None,
+    layout: Layout,
+    fanout: int,
+) -> tuple[NDArray[np.generic], ...]:
+    kind, number = quantity
+    groups = totals.groups
+    value, form = quantity.evaluate(totals.value, centre=centre)
+    if totals.exact:
+        yes = np.ones(groups, np.bool_)
+        still = np.where(np.isnan(value), np.nan, 0.0)
+        return value, value, value, still, yes, yes, np.full(groups, "", object)
+    variance = form.second(totals.covariance)
+    if totals.floor is not None:
+        variance = np.maximum(variance, form.second(totals.floor))
+    variance = np.maximum(variance, 0.0)
+    rows = evidence.rows(groups)
+    non_negative = _non_negative(quantity, evidence, groups=groups, bound=bound)
+    low, high = _t_interval(
+        kind, value, variance, degrees=np.minimum(totals.degrees, rows - 1), tail=tail
+    )
+    if non_negative.any():
+        low, high = _few_rows(
+            totals, quantity, (low, high), value=value, variance=variance, rows=rows,
+            non_negative=non_negative, centre=centre, tail=tail,
+        )  # fmt: skip
+    if kind.is_total:
+        low, high = _no_rows(
+            totals, evidence, (low, high), quantity=quantity, bound=bound, fanout=fanout, tail=tail
+        )
+        if not totals.scaled:
+            value, low, high = (np.full(groups, np.nan) for _ in range(3))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        relative = (high - low) / 2 / np.abs(value)
+    most = evidence.most(groups)
+    least = evidence.least(groups)
+    reasons = doubts(
+        totals,
+        quantity,
+        form,
+        value=value,
+        variance=variance,
+        rows=rows,
+        non_negative=non_negative,
+        most_seen=_most_seen(least, most, number),
+        bound=bound,
+        centre=centre,
+        tail=sketch,
+        layout=layout,
+    )
+    no = np.zeros(groups, np.bool_)
+    return value, low, high, relative, no, reasons == "", reasons
+
+
+def _t_interval(
+    kind: Kind, value: Floats, variance: Floats, *, degrees: Floats, tail: float
+) -> tuple[Floats, Floats]:
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        # No spread at all needs no quantile, not even an infinite one.
+        half = np.where(variance > 0, t_quantile(tail, degrees) * np.sqrt(variance), 0.0)
+        half = np.where(degrees < 1, np.inf, half)
+        if not kind.is_spread:
+            return value - half, value + half
+        # A spread is positive and skewed: its logarithm is nearer to normal.
+        ratio = np.where(half > 0, half / value, 0.0)
+        return value * np.exp(-ratio), np.where(np.isinf(ratio), np.inf, value * np.exp(ratio))
+
+
+def _non_negative(
+    quantity: Quantity, evidence: Evidence, *, groups: int, bound: Bound | None
+) -> NDArray[np.bool_]:
+    """Totals that cannot fall: counts, and sums of values none of which is below zero."""
+    if quantity.kind is Kind.COUNT:
+        return np.ones(groups, np.bool_)
+    if quantity.kind is not Kind.SUM or quantity.expression is None:
+        return np.zeros(groups, np.bool_)
+    if bound is not None:
+        return np.full(groups, bound[0] >= 0)
+    return np.asarray(evidence.least(groups)[:, quantity.expression] >= 0)
+
+
+def _few_rows(
+    totals: Totals,
+    quantity: Quantity,
+    interval: tuple[Floats, Floats],
+    *,
+    value: Floats,
+    variance: Floats,
+    rows: Floats,
+    non_negative: NDArray[np.bool_],
+    centre: float,
+    tail: float,
+) -> tuple[Floats, Floats]:
+    """The gamma interval below 30 rows; and never an end below what has been seen."""
+    low, high = interval
+    few = non_negative & (rows >= 1) & (rows < ROWS_FOR_T) & (value > 0)
+    if few.any() and totals.largest is not None:
+        _, form = quantity.evaluate(totals.largest, centre=abs(centre))
+        largest = np.maximum(form.first(totals.largest), 0) * np.sqrt(1 - totals.fraction)
+        some = slice(None) if few.all() else few
+        small = gamma_interval(value[some], variance[some], largest=largest[some], tail=tail)
+        low[few], high[few] = small
+    seen, _ = quantity.evaluate(totals.seen, centre=centre)
+    low = np.where(non_negative, np.fmax(low, seen), low)
+    return low, np.where(non_negative, np.fmax(high, seen), high)
+
+
+def _no_rows(
+    totals: Totals,
+    evidence: Evidence,
+    interval: tuple[Floats, Floats],
+    *,
+    quantity: Quantity,
+    bound: Bound | None,
+    fanout: int,
+    tail: float,
+) -> tuple[Floats, Floats]:
+    low, high = interval
+    none = evidence.pairs(totals.groups) == 0
+    if not none.any():
+        return low, high
+    fractions = tuple(reading.fraction for reading in totals.readings)
+    pairs = zero_match_bound(tail, fractions, fanout=fanout)
+    if quantity.kind is Kind.COUNT:
+        least, most = 0.0, pairs
+    elif bound is None:
+        least, most = -np.inf, np.inf
+    else:
+        least, most = (pairs * end if end else 0.0 for end in (min(bound[0], 0), max(bound[1], 0)))
+    return np.where(none, least, low), np.where(none, most, high)
+
+
+def _most_seen(least: Floats, most: Floats, number: int | None) -> float:
+    """The largest absolute value that any group has shown."""
+    if number is None or not len(most):
+        return np.inf
+    ends = np.stack([least[:, number], most[:, number]])
+    ends = np.abs(ends[np.isfinite(ends)])
+    return float(ends.max()) if len(ends) else 0.0
+
+
+__all__ = ["Cells", "Form", "cells"]

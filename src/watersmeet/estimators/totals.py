@@ -1,0 +1,66 @@
+"""What every sampling design hands over: estimated totals, and how they vary together."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from watersmeet.estimators.moments import Floats
+
+
+class Reading(NamedTuple):
+    """How far one sampled input has been read, in the units that were drawn at random."""
+
+    read: int
+    of: int | None
+    noun: str = "blocks"
+
+    @property
+    def complete(self) -> bool:
+        return self.read == self.of
+
+    @property
+    def fraction(self) -> float:
+        """0 if the whole is unknown: then nothing is taken off for what was read."""
+        return self.read / self.of if self.of else 0.0
+
+
+class Shape(NamedTuple):
+    """Second and third moments of the units' residuals, to see whether they are skewed."""
+
+    second: Floats  # [G, 1 + 6 E]
+    third: Floats  # [G, 1 + 10 E]
+    reading: Reading
+
+
+class Totals(NamedTuple):
+    """Per group the estimated totals of the moments and their covariance.
+
+    Of the covariance matrix only the products that an aggregate needs are kept, packed as
+    `moments.packed` says: [G, 1 + 6 E].
+    """
+
+    value: Floats  # [G, J]
+    covariance: Floats  # [G, 1 + 6 E]
+    degrees: float  # of freedom of that covariance
+    exact: bool  # everything was read: the covariance is exactly zero
+    seen: Floats  # [G, J] as read, before any scaling up
+    readings: tuple[Reading, ...] = ()
+    shapes: tuple[Shape, ...] = ()
+    # A variance below this form's is an accident of a tiny sample (two-sided designs).
+    floor: Floats | None = None
+    largest: Floats | None = None  # [G, J]: most that one unit contributed, scaled up
+    scaled: bool = True  # False: the inputs' sizes are unknown, only ratios mean anything
+    fraction: float = 0.0  # share of all pairs of rows that was looked at
+
+    @property
+    def groups(self) -> int:
+        return len(self.value)
+
+
+def take_all(exact: Floats, rest: Totals) -> Totals:
+    """A stratum that was joined completely, plus the sampled rest.
+
+    The remedy for heavy tails: the few largest values are joined exactly, so what is sampled
+    has a tail that the sample can see. Only the rest varies.
+    """
+    return rest._replace(value=rest.value + exact, seen=rest.seen + exact)
