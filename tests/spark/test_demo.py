@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.cli import tpch
+from watersmeet.cli import race, tpch
 from watersmeet.errors import WatersmeetError
 
 pytestmark = pytest.mark.spark
@@ -56,6 +56,28 @@ def test_ctrl_c_is_answered_in_one_line_and_leaves_nothing(tmp_path: Path) -> No
     assert demo.returncode == 130
     assert complaints == "\nwatersmeet: interrupted; spilled files are removed.\n"
     assert not list(tmp_path.glob("watersmeet*"))
+
+
+class LostForWords:
+    """A session whose JVM was interrupted in mid-word: nothing can be asked of it any more."""
+
+    def stop(self) -> None:
+        raise ConnectionError("Answer from Java side is empty")
+
+
+def test_tidying_up_after_ctrl_c_may_fail_and_is_still_an_interruption() -> None:
+    with pytest.raises(KeyboardInterrupt), race.closing_session(LostForWords()):
+        raise KeyboardInterrupt
+    with pytest.raises(ConnectionError), race.closing_session(LostForWords()):
+        pass
+    try:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            LostForWords().stop()
+    except ConnectionError as error:
+        assert race.was_interrupted(error)
+    assert not race.was_interrupted(ConnectionError())
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

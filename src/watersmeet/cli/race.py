@@ -9,6 +9,8 @@ import sys
 import tempfile
 import textwrap
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,9 +53,32 @@ def run(*, scale: float) -> int:
         # Not earlier, for Spark puts its own answer to Ctrl-C in place.
         signal.signal(signal.SIGINT, _leave)
         try:
-            return _Race(spark, tables, scratch).run()
-        finally:
+            with closing_session(spark):
+                return _Race(spark, tables, scratch).run()
+        except Exception as error:
+            if was_interrupted(error):
+                raise KeyboardInterrupt from None
+            raise
+
+
+@contextmanager
+def closing_session(spark: Any) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        # What the JVM was saying at that moment is lost, and `stop` may stumble over it.
+        with suppress(Exception):
             spark.stop()
+        raise
+    spark.stop()
+
+
+def was_interrupted(error: BaseException) -> bool:
+    """Whether an error came while a Ctrl-C was being answered: tidying up asks the JVM, too."""
+    context = error.__context__
+    return context is not None and (
+        isinstance(context, KeyboardInterrupt) or was_interrupted(context)
+    )
 
 
 def _leave(number: int, frame: object) -> None:
