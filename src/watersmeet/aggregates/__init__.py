@@ -1,0 +1,1 @@
+"""Aggregates over a join: what is asked, how rows become numbers, how totals become answers."""

@@ -1,0 +1,196 @@
+"""What is asked: named aggregates of expressions, by groups, checked before a row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.aggregates.expression import Expression
+from watersmeet.aggregates.nodes import Column
+from watersmeet.aggregates.scope import Scope
+from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.estimators.quantities import Kind
+from watersmeet.model import Side
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate as it is written: `sum("price * (1 - discount)")`. No expression: all rows."""
+
+    kind: Kind
+    expression: str | None = None
+
+
+def count(expression: str | None = None) -> Aggregate:
+    """How many joined rows there are, or for how many of them the expression is not null."""
+    return Aggregate(Kind.COUNT, None if expression == "*" else expression)
+
+
+def sum(expression: str) -> Aggregate:
+    """The sum of an expression, as in `sum("price * (1 - discount)")`."""
+    return Aggregate(Kind.SUM, expression)
+
+
+def avg(expression: str) -> Aggregate:
+    """The mean of an expression over the joined rows where it is not null."""
+    return Aggregate(Kind.AVG, expression)
+
+
+def variance(expression: str) -> Aggregate:
+    """The sample variance, which divides by n - 1: SQL's `variance` and `var_samp`."""
+    return Aggregate(Kind.VARIANCE, expression)
+
+
+def var_pop(expression: str) -> Aggregate:
+    """The variance of the joined rows as they are, which divides by n."""
+    return Aggregate(Kind.VAR_POP, expression)
+
+
+def stddev(expression: str) -> Aggregate:
+    """The square root of the sample variance: SQL's `stddev` and `stddev_samp`."""
+    return Aggregate(Kind.STDDEV, expression)
+
+
+def stddev_pop(expression: str) -> Aggregate:
+    """The square root of `var_pop`."""
+    return Aggregate(Kind.STDDEV_POP, expression)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One column of the answer. `expression` is a position in `Aggregates.expressions`."""
+
+    name: str
+    kind: Kind
+    expression: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupColumn:
+    """A column to group by. A `shared` one is a key of one name, which both inputs have."""
+
+    name: str
+    side: Side
+    column: str
+    kind: pa.DataType
+    shared: bool
+
+
+@dataclass(frozen=True)
+class Aggregates:
+    """A question whose names are resolved: equal expressions stand once in `expressions`."""
+
+    asked: tuple[Asked, ...]
+    expressions: tuple[Expression, ...]
+    groups: tuple[GroupColumn, ...]
+
+    @classmethod
+    def parse(
+        cls,
+        aggregates: Mapping[str, Aggregate],
+        group_by: str | Sequence[str] = (),
+        *,
+        schemas: tuple[pa.Schema, pa.Schema],
+        keys: Sequence[tuple[str, str]],
+    ) -> Aggregates:
+        """Find everything that can be wrong with the question. `keys` are pairs of column names.
+
+        >>> orders = pa.schema({"id": pa.int64(), "priority": pa.string()})
+        >>> items = pa.schema({"id": pa.int64(), "price": pa.decimal128(9, 2)})
+        >>> asked = {"revenue": sum("price"), "mean": avg("price"), "n": count()}
+        >>> question = Aggregates.parse(
+        ...     asked, "priority", schemas=(orders, items), keys=[("id", "id")]
+        ... )
+        >>> [column.expression for column in question.asked], len(question.expressions)
+        ([0, 0, None], 1)
+        """
+        if not aggregates:
+            raise InvalidArgument(
+                "There is no aggregate.", remedy='Name one, as in revenue=wm.sum("price").'
+            )
+        scope = Scope(schemas, tuple((left, right) for left, right in keys))
+        groups = _groups(group_by, scope)
+        numbered: dict[Expression, int] = {}
+        asked = []
+        for name, aggregate in aggregates.items():
+            _check(name, aggregate, groups)
+            expression = _expression(name, aggregate, scope)
+            number = None
+            if expression is not None:
+                number = numbered.setdefault(expression, len(numbered))
+            asked.append(Asked(name, aggregate.kind, number))
+        return cls(tuple(asked), tuple(numbered), groups)
+
+    def columns(self, side: Side) -> tuple[str, ...]:
+        """The columns of one input that the answer needs, keys not counted."""
+        names = [group.column for group in self.groups if group.side is side]
+        for expression in self.expressions:
+            names.extend(expression.columns(side))
+        return tuple(dict.fromkeys(names))
+
+
+def _check(name: str, aggregate: object, groups: Sequence[GroupColumn]) -> None:
+    if not isinstance(aggregate, Aggregate):
+        raise InvalidArgument(
+            f"{name}={aggregate!r} is no aggregate.",
+            remedy=f'Write {name}=wm.sum("price"), or wm.count(), wm.avg, wm.variance, '
+            "wm.var_pop, wm.stddev, wm.stddev_pop.",
+        )
+    if any(group.name.lower() == name.lower() for group in groups):
+        raise InvalidArgument(
+            f"{name!r} names both an aggregate and a column to group by.",
+            remedy="Give the aggregate another name.",
+        )
+
+
+def _expression(name: str, aggregate: Aggregate, scope: Scope) -> Expression | None:
+    text = aggregate.expression
+    if text is None and aggregate.kind is Kind.COUNT:
+        return None
+    if not isinstance(text, str) or not text.strip():
+        raise InvalidArgument(
+            f"The expression of {name} is {text!r}.",
+            remedy='Give SQL text over column names, as in wm.sum("price * (1 - discount)").',
+        )
+    expression = Expression.parse(text, scope)
+    if aggregate.kind is not Kind.COUNT and not expression.is_numeric:
+        raise SchemaError(
+            f"{name} is the {aggregate.kind.value} of {text!r}, which is of type "
+            f"{expression.kind} and no number.",
+            remedy="Use a numeric column, or count it.",
+        )
+    return expression
+
+
+def _groups(group_by: object, scope: Scope) -> tuple[GroupColumn, ...]:
+    names = [group_by] if isinstance(group_by, str) else group_by
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise InvalidArgument(
+            f"group_by={group_by!r} names no columns.",
+            remedy='Give a name or a list of names, as in group_by=["o_orderpriority"].',
+        )
+    groups = [_group(name, scope) for name in names]
+    shown = [group.name.lower() for group in groups]
+    twice = {name for name in shown if shown.count(name) > 1}
+    if twice:
+        raise InvalidArgument(
+            f"group_by has {', '.join(sorted(twice))} twice.", remedy="Name each column once."
+        )
+    return tuple(groups)
+
+
+def _group(name: str, scope: Scope) -> GroupColumn:
+    column = _find(name, scope)
+    shared = any(pair == (column.name, column.name) for pair in scope.keys)
+    return GroupColumn(column.name, column.side, column.name, column.kind, shared)
+
+
+def _find(name: str, scope: Scope) -> Column:
+    """A column by its name; `left.x` is the left input's x unless a column is called that."""
+    qualifier, dot, rest = name.partition(".")
+    known = any(name in schema.names for schema in scope.schemas)
+    if dot and not known and qualifier.lower() in ("left", "right"):
+        return scope.column(rest, qualifier=qualifier)
+    return scope.column(name)
