@@ -17,9 +17,10 @@ from watersmeet.estimators.intervals import (
 )
 from watersmeet.estimators.moments import Floats, Form
 from watersmeet.estimators.quantities import Kind, Quantity
+from watersmeet.estimators.skewness import shift
 from watersmeet.estimators.tails import TailSketch
 from watersmeet.estimators.totals import Totals
-from watersmeet.estimators.trust import ROWS_FOR_T, Layout, doubts, pick
+from watersmeet.estimators.trust import GAMMA_BELOW, Layout, doubts, pick
 
 Bound = tuple[float, float]
 
@@ -90,7 +91,7 @@ def _column(
     layout: Layout,
     fanout: int,
 ) -> tuple[NDArray[np.generic], ...]:
-    kind, number = quantity
+    kind = quantity.kind
     groups = totals.groups
     value, form = quantity.evaluate(totals.value, centre=centre)
     if totals.exact:
@@ -103,9 +104,10 @@ def _column(
     variance = np.maximum(variance, 0.0)
     rows = evidence.rows(groups)
     non_negative = _non_negative(quantity, evidence, groups=groups, bound=bound)
-    low, high = _t_interval(
-        kind, value, variance, degrees=np.minimum(totals.degrees, rows - 1), tail=tail
-    )
+    degrees = np.minimum(totals.degrees, rows - 1)
+    if totals.contributing is not None:
+        degrees = np.minimum(degrees, totals.contributing - 1)
+    low, high = _t_interval(totals, kind, value, variance, form, degrees=degrees, tail=tail)
     if non_negative.any():
         low, high = _few_rows(
             totals, quantity, (low, high), value=value, variance=variance, rows=rows,
@@ -119,8 +121,6 @@ def _column(
             value, low, high = (np.full(groups, np.nan) for _ in range(3))
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = (high - low) / 2 / np.abs(value)
-    most = evidence.most(groups)
-    least = evidence.least(groups)
     reasons = doubts(
         totals,
         quantity,
@@ -129,9 +129,6 @@ def _column(
         variance=variance,
         rows=rows,
         non_negative=non_negative,
-        most_seen=_most_seen(least, most, number),
-        bound=bound,
-        centre=centre,
         tail=sketch,
         layout=layout,
     )
@@ -140,17 +137,33 @@ def _column(
 
 
 def _t_interval(
-    kind: Kind, value: Floats, variance: Floats, *, degrees: Floats, tail: float
+    totals: Totals,
+    kind: Kind,
+    value: Floats,
+    variance: Floats,
+    form: Form,
+    *,
+    degrees: Floats,
+    tail: float,
 ) -> tuple[Floats, Floats]:
+    quantile = t_quantile(tail, degrees)
+    error = np.sqrt(variance)
+    known = np.isfinite(quantile)
+    finite = np.where(known, quantile, 0.0)
+    moved = shift(form, totals, quantile=finite)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        # No spread at all needs no quantile, not even an infinite one.
-        half = np.where(variance > 0, t_quantile(tail, degrees) * np.sqrt(variance), 0.0)
-        half = np.where(degrees < 1, np.inf, half)
-        if not kind.is_spread:
-            return value - half, value + half
-        # A spread is positive and skewed: its logarithm is nearer to normal.
-        ratio = np.where(half > 0, half / value, 0.0)
-        return value * np.exp(-ratio), np.where(np.isinf(ratio), np.inf, value * np.exp(ratio))
+        if kind.is_spread:
+            # A spread is positive and skewed: its logarithm is nearer to normal, and what the
+            # logarithm straightens need not be corrected again.
+            error = np.where(error > 0, error / value, 0.0)
+            moved = moved - error * finite**2 / 2
+        below = error * (finite + np.maximum(-moved, 0))
+        above = error * (finite + np.maximum(moved, 0))
+        # Without degrees of freedom there is no interval, not even where nothing varied.
+        below, above = (np.where(known, side, np.inf) for side in (below, above))
+        if kind.is_spread:
+            return value * np.exp(-below), value * np.exp(above)
+        return value - below, value + above
 
 
 def _non_negative(
@@ -180,7 +193,7 @@ def _few_rows(
 ) -> tuple[Floats, Floats]:
     """The gamma interval below 30 rows; and never an end below what has been seen."""
     low, high = interval
-    few = non_negative & (rows >= 1) & (rows < ROWS_FOR_T) & (value > 0)
+    few = non_negative & (rows >= 1) & (rows < GAMMA_BELOW) & (value > 0)
     if few.any() and totals.largest is not None:
         _, form = quantity.evaluate(totals.largest, centre=abs(centre))
         largest = np.maximum(form.first(totals.largest), 0) * np.sqrt(1 - totals.fraction)
@@ -215,15 +228,3 @@ def _no_rows(
     else:
         least, most = (pairs * end if end else 0.0 for end in (min(bound[0], 0), max(bound[1], 0)))
     return np.where(none, least, low), np.where(none, most, high)
-
-
-def _most_seen(least: Floats, most: Floats, number: int | None) -> float:
-    """The largest absolute value that any group has shown."""
-    if number is None or not len(most):
-        return np.inf
-    ends = np.stack([least[:, number], most[:, number]])
-    ends = np.abs(ends[np.isfinite(ends)])
-    return float(ends.max()) if len(ends) else 0.0
-
-
-__all__ = ["Cells", "Form", "cells"]

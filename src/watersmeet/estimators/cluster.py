@@ -86,6 +86,7 @@ def expanded(units: UnitSums, reading: Reading, *, whole: float | None) -> Total
         seen=seen,
         readings=(reading,),
         shapes=(Shape(second, third, reading),),
+        contributing=units.contributing,
         largest=scale * units.largest,
         fraction=1.0 if exact else (size / whole if whole else 0.0),
     )

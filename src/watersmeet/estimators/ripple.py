@@ -167,6 +167,9 @@ class RippleSample:
             readings=tuple(r for r, _ in sampled) or readings,
             shapes=tuple(_shape(units, reading) for reading, units in sampled),
             floor=floor,
+            contributing=np.minimum.reduce(
+                [u.contributing for _, u in sampled or [(readings[0], left)]]
+            ),
             largest=scale * np.minimum(left.largest, right.largest),
             fraction=1 / scale if scale == scale else 0.0,
         )

@@ -6,7 +6,7 @@ largest values: nominal 95% intervals hold the truth 75-90% of the time, whateve
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,6 +16,7 @@ LARGEST_KEPT = 256
 ROWS_TO_JUDGE = 200
 MOST_SHARE = 0.10
 LEAST_INDEX = 2.2
+UNSEEN_TIMES = 3.0
 _TAIL = 0.05
 
 
@@ -28,8 +29,16 @@ class TailSketch:
     0.628
     """
 
-    def __init__(self, *, centre: float = 0.0, kept: int = LARGEST_KEPT) -> None:
+    def __init__(
+        self,
+        *,
+        centre: float = 0.0,
+        bounds: tuple[float, float] | None = None,
+        kept: int = LARGEST_KEPT,
+    ) -> None:
+        """`bounds` are least and most value in the files, where their footers know them."""
         self.centre = centre
+        self.bounds = bounds
         self.count = 0
         self._kept = kept
         self._largest = np.zeros(0)  # of |x|, for the index
@@ -63,6 +72,25 @@ class TailSketch:
         self._keep(other._largest, other._ends)
         return self
 
+    def describe(self) -> dict[str, Any]:
+        """As JSON values, to be sent from where blocks are read."""
+        return {
+            "centre": self.centre,
+            "count": self.count,
+            "largest": self._largest.tolist(),
+            "ends": self._ends.tolist(),
+            "sums": self._sums.tolist(),
+        }
+
+    @classmethod
+    def from_description(cls, described: dict[str, Any]) -> Self:
+        sketch = cls(centre=described["centre"])
+        sketch.count = described["count"]
+        sketch._largest = np.array(described["largest"], np.float64)
+        sketch._ends = np.array(described["ends"], np.float64)
+        sketch._sums = np.array(described["sums"], np.float64)
+        return sketch
+
     def largest_share(self) -> float:
         """The share of sum (x - mean)^2 that the most distant single value holds."""
         if self.count < 2:
@@ -94,4 +122,10 @@ class TailSketch:
             return f"one value holds {share:.0%} of the spread: heavy tail"
         if index < LEAST_INDEX:
             return f"the largest values thin out slowly (tail index {index:.1f}): heavy tail"
+        unread = max(map(abs, self.bounds), default=0.0) if self.bounds else 0.0
+        seen = float(self._largest.max())
+        if unread > UNSEEN_TIMES * seen:
+            return (
+                f"values of up to {unread:.6g} are still unread, {seen:.6g} is the largest so far"
+            )
         return ""

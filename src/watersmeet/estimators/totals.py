@@ -48,6 +48,7 @@ class Totals(NamedTuple):
     shapes: tuple[Shape, ...] = ()
     # A variance below this form's is an accident of a tiny sample (two-sided designs).
     floor: Floats | None = None
+    contributing: Floats | None = None  # [G] units with anything of the group
     largest: Floats | None = None  # [G, J]: most that one unit contributed, scaled up
     scaled: bool = True  # False: the inputs' sizes are unknown, only ratios mean anything
     fraction: float = 0.0  # share of all pairs of rows that was looked at

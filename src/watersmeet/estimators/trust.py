@@ -12,31 +12,43 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.estimators.moments import Floats, Form
+from watersmeet.estimators.moments import Floats, Form, Integers
+from watersmeet.estimators.order import unshuffled
 from watersmeet.estimators.quantities import Kind, Quantity
+from watersmeet.estimators.skewness import skewness
 from watersmeet.estimators.tails import TailSketch
-from watersmeet.estimators.totals import Shape, Totals
+from watersmeet.estimators.totals import Totals
 
 UNITS_NEEDED = 20
-ROWS_FOR_T = 30
-ROWS_FOR_GAMMA = 10
+ROWS_FOR_T = 20
+ROWS_FOR_GAMMA = 5
+UNITS_WITH_ROWS = 5
+# Below this many rows a total of non-negative values gets the gamma interval.
+GAMMA_BELOW = 30
 # Cochran's rule says 25 for 95%; the units drawn are a good part of all units here.
-UNITS_PER_SKEWNESS = 25.0
+UNITS_PER_SKEWNESS = 7.0
+# The gamma interval expects skewness and needs fewer.
+UNITS_PER_SKEWNESS_OF_GAMMA = 4.0
+# For the count that an average divides by: its skewness is not corrected for.
+UNITS_PER_SKEWNESS_OF_DIVISOR = 12.0
 # Rows needed per (kurtosis - 1) before a standard deviation's interval holds.
-ROWS_PER_KURTOSIS = 200.0
-# Share of the variance that one value allowed by the footers, but not seen, may have.
-UNSEEN_SHARE = 0.10
-# Below this, `order.clustering` says that a file is sorted by the column.
-SORTED = 0.5
+ROWS_PER_KURTOSIS = 40.0
+# A random draw of blocks looks this unlike one only once in ten thousand queries.
+ORDER_TEST = 1e-4
 
 
 class Layout(NamedTuple):
     """What is known about the order of the files, before and while they are read."""
 
-    # Mean range of the join key within a block over its range in the file: 1 is shuffled.
-    key_clustering: tuple[float | None, float | None] = (None, None)
     # Why the blocks read are no random sample, if so: a failed order test, a pushed-down limit.
     objection: str = ""
+
+    @classmethod
+    def tested(cls, read: Integers, *, blocks: int) -> Layout:
+        """Do the numbers of the blocks read look like a random draw? A prefix does not."""
+        if unshuffled(read, blocks=blocks) < ORDER_TEST:
+            return cls("the blocks read lie together in the file: they are no random sample")
+        return cls()
 
 
 class Doubts:
@@ -58,18 +70,6 @@ class Doubts:
             self.reasons[where] = texts[which]
 
 
-def skewness(form: Form, shape: Shape, *, seen: Floats) -> Floats:
-    """Of the units' residuals, for one aggregate; 0 where the units hardly differ."""
-    units = shape.reading.read
-    second = form.second(shape.second)
-    third = form.third(shape.third)
-    # Sums of cubes of numbers that nearly cancel say nothing.
-    size = (form.first(seen) / max(units, 1)) ** 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        skew = np.sqrt(units) * third / second**1.5
-        return np.where((second > 1e-9 * units * size) & np.isfinite(skew), skew, 0.0)
-
-
 def doubts(
     totals: Totals,
     quantity: Quantity,
@@ -79,9 +79,6 @@ def doubts(
     variance: Floats,
     rows: Floats,
     non_negative: NDArray[np.bool_],
-    most_seen: float,
-    bound: tuple[float, float] | None,
-    centre: float,
     tail: TailSketch | None,
     layout: Layout,
 ) -> NDArray[np.object_]:
@@ -101,20 +98,25 @@ def doubts(
                 True,
                 f"only {reading.read} {reading.noun}{of} were read, {UNITS_NEEDED} are needed",
             )
-    if len(totals.readings) == 2 and all(
-        clustering is not None and clustering < SORTED for clustering in layout.key_clustering
-    ):
-        found.add(True, "both inputs are sorted by the join key: few blocks of one meet the other")
     found.add(rows == 0, "no matching row so far")
     needed = np.where(non_negative, ROWS_FOR_GAMMA, ROWS_FOR_T)
     found.add_each(rows < needed, rows, lambda number: f"only {number:.0f} matching rows so far")
+    if totals.contributing is not None:
+        noun = totals.readings[0].noun if totals.readings else "units"
+        found.add_each(
+            totals.contributing < UNITS_WITH_ROWS,
+            totals.contributing,
+            lambda number: f"only {number:.0f} {noun} hold matching rows",
+        )
     found.add(~np.isfinite(variance) | np.isnan(value), "too little was read for a variance")
-    _skewed(found, totals, form)
-    if kind is not Kind.COUNT:
-        if tail is not None and (reason := tail.reason()):
-            found.add(True, reason)
-        if bound is not None:
-            _unseen_value(found, form, variance, totals, bound=bound, seen=most_seen, centre=centre)
+    few = non_negative & (rows < GAMMA_BELOW)
+    _skewed(found, totals, form, np.where(few, UNITS_PER_SKEWNESS_OF_GAMMA, UNITS_PER_SKEWNESS))
+    if not kind.is_total:
+        # A ratio is as good as what it divides by: a hot block may be missing from both.
+        count = Quantity(Kind.COUNT, quantity.expression)
+        _skewed(found, totals, count.evaluate(totals.value)[1], UNITS_PER_SKEWNESS_OF_DIVISOR)
+    if kind is not Kind.COUNT and tail is not None and (reason := tail.reason()):
+        found.add(True, reason)
     if kind.is_spread:
         with np.errstate(divide="ignore", invalid="ignore"):
             loose = variance / value**2 * (4 if kind.is_root else 1) * ROWS_PER_KURTOSIS
@@ -126,43 +128,17 @@ def doubts(
     return found.reasons
 
 
-def _skewed(found: Doubts, totals: Totals, form: Form) -> None:
+def _skewed(found: Doubts, totals: Totals, form: Form, needed: float | Floats) -> None:
     for shape in totals.shapes:
         units = shape.reading.read
         skew = skewness(form, shape, seen=totals.seen)
         found.add_each(
-            units < UNITS_PER_SKEWNESS * skew**2,
+            units < needed * skew**2,
             np.abs(skew).round(1),
             lambda number, noun=shape.reading.noun: (  # type: ignore[misc]
                 f"a few {noun} hold most of the spread (skewness {number:.1f})"
             ),
         )
-
-
-def _unseen_value(
-    found: Doubts,
-    form: Form,
-    variance: Floats,
-    totals: Totals,
-    *,
-    bound: tuple[float, float],
-    seen: float,
-    centre: float,
-) -> None:
-    """The footers allow a value that was not seen and would widen the interval if it were."""
-    extreme = max(bound, key=abs)
-    if abs(extreme) <= seen or form.expression is None or not totals.fraction:
-        return
-    moments = np.zeros((1, totals.value.shape[1]))
-    shifted = extreme - centre
-    start = 1 + 3 * form.expression
-    moments[0, start : start + 3] = 1.0, shifted, shifted**2
-    influence = form.first(np.broadcast_to(moments, totals.value.shape))
-    missing = influence**2 * (1 - totals.fraction) / totals.fraction
-    found.add(
-        missing > UNSEEN_SHARE * variance,
-        f"a value of up to {extreme:.6g} may still be unread: heavy tail",
-    )
 
 
 def pick(tails: Sequence[TailSketch | None] | None, number: int | None) -> TailSketch | None:

@@ -46,7 +46,7 @@ class UnitSums:
         self.units = 0
         self.sizes = np.zeros(3)  # sums of R, R^2, R^3
         self.groups = 0
-        widths = (moments,) * 3 + (len(packed(moments, 2)),) * 2 + (len(packed(moments, 3)),)
+        widths = (moments,) * 3 + (len(packed(moments, 2)),) * 2 + (len(packed(moments, 3)), 1)
         self._ends = np.cumsum(widths)
         self._sums = np.zeros((0, self._ends[-1]))
         self._largest = np.zeros((0, moments))
@@ -62,9 +62,8 @@ class UnitSums:
             return
         size = sizes[:, None]
         square = products(totals)
-        sums = np.concatenate(
-            [totals, size * totals, size**2 * totals, square, size * square, cubes(totals)], axis=1
-        )
+        parts = [totals, size * totals, size**2 * totals, square, size * square, cubes(totals)]
+        sums = np.concatenate([*parts, totals.any(axis=1, keepdims=True)], axis=1)
         order = np.argsort(groups, kind="stable")
         ascending = groups[order]
         starts = np.concatenate([[0], np.flatnonzero(np.diff(ascending)) + 1])
@@ -105,6 +104,11 @@ class UnitSums:
     def square(self) -> Floats:
         """Packed sum of y y'."""
         return self._part(3)
+
+    @property
+    def contributing(self) -> Floats:
+        """Units with anything of the group."""
+        return self._part(6)[:, 0].copy()
 
     @property
     def largest(self) -> Floats:
