@@ -139,8 +139,7 @@ class Evaluation:
     def _column(self, side: Side, name: str) -> Numbers:
         known = self._read.get((side, name))
         if known is None:
-            array = self.columns[side, name]
-            known = self._read[side, name] = read(array)
+            known = self._read[side, name] = read(self.columns[side, name])
         return known
 
     def _array(self, node: Node) -> pa.Array | pa.Scalar:
@@ -148,8 +147,7 @@ class Evaluation:
         if isinstance(node, Literal):
             return pa.scalar(node.value, node.kind)
         assert isinstance(node, Column)
-        array = self.columns[node.side, node.name]
-        return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        return self.columns[node.side, node.name]
 
     def _compare(self, node: Compare, active: Active) -> Truth:
         compare = _NUMPY[node.operator]

@@ -137,10 +137,8 @@ def exactly(
     return Numbers(np.asarray(values, object), valid).tight()
 
 
-def read(array: pa.Array | pa.ChunkedArray) -> Numbers:
+def read(array: pa.Array) -> Numbers:
     """A numeric column as numbers: without a copy if it has 64-bit values and no nulls."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
     if pt.is_dictionary(array.type):
         array = array.dictionary_decode()
     kind = spark_type(array.type)

@@ -54,14 +54,15 @@ def parse(text: str, scope: Scope) -> Node:
     """The tree of an arithmetic expression over the columns in scope."""
     # Here, because it takes a tenth of a second that only aggregates need.
     import sqlglot
+    from sqlglot import exp
     from sqlglot.errors import SqlglotError
 
     try:
-        tree = sqlglot.parse_one(text, read="spark")
-    except SqlglotError as error:
-        first = str(error).splitlines()[0]
+        # As a condition: as a statement, `comment` and `show` would be commands.
+        tree = sqlglot.parse_one(text, read="spark", into=exp.Condition)
+    except SqlglotError:
         raise InvalidArgument(
-            f"{text!r} is no SQL expression: {first}",
+            f"{text!r} is no SQL expression.",
             remedy="Write arithmetic over column names, as in price * (1 - discount).",
         ) from None
     return _Reader(text, scope).read(tree)

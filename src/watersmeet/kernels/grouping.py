@@ -1,0 +1,104 @@
+"""Sums by group that lose nothing: row k has a value, the number of its group, and a weight.
+
+Empty `codes` means that all rows are in one group, empty `weights` that each counts once, empty
+`valid` that none is null. Under nulls stand zeros, so a sum need not look for them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+
+_LONGS = types.Array(types.int64, 1, "C", readonly=True)
+_FLOATS = types.Array(types.float64, 1, "C", readonly=True)
+_MASK = types.Array(types.boolean, 1, "C", readonly=True)
+_OUT_LONGS = types.Array(types.int64, 1, "C")
+_OUT_FLOATS = types.Array(types.float64, 1, "C")
+
+
+@njit(types.void(_MASK, _LONGS, _LONGS, _OUT_LONGS), cache=True, nogil=True)
+def count_valid(valid, codes, weights, out):
+    for k in range(valid.size):
+        weight = weights[k] if weights.size else np.int64(1)
+        out[codes[k] if codes.size else 0] += weight * valid[k]
+
+
+@njit(types.void(_LONGS, _LONGS, _LONGS, _OUT_LONGS), cache=True, nogil=True)
+def sum_longs(values, codes, weights, out):
+    """For sums that are known to fit 64 bits."""
+    if values.size and codes.size == 0:
+        total = np.int64(0)
+        for k in range(values.size):
+            total += values[k] * (weights[k] if weights.size else np.int64(1))
+        out[0] += total
+        return
+    for k in range(values.size):
+        out[codes[k]] += values[k] * (weights[k] if weights.size else np.int64(1))
+
+
+@njit(types.void(_LONGS, _LONGS, _LONGS, _OUT_LONGS, _OUT_LONGS), cache=True, nogil=True)
+def sum_wide(values, codes, weights, high, low):
+    """For sums of up to 94 bits: high * 2**32 + low, with weights below 2**31."""
+    mask = np.int64(0xFFFFFFFF)
+    for k in range(values.size):
+        group = codes[k] if codes.size else np.int64(0)
+        weight = weights[k] if weights.size else np.int64(1)
+        # The low half of a value times a weight is below 2**63, so nothing is lost on the way.
+        part = (values[k] & mask) * weight + low[group]
+        high[group] += (values[k] >> 32) * weight + (part >> 32)
+        low[group] = part & mask
+
+
+@njit(types.void(_FLOATS, _LONGS, _LONGS, _OUT_FLOATS, _OUT_FLOATS), cache=True, nogil=True)
+def sum_floats(values, codes, weights, sums, errors):
+    """Knuth's TwoSum: what rounding takes from a sum is kept beside it and added in the end."""
+    for k in range(values.size):
+        group = codes[k] if codes.size else np.int64(0)
+        value = values[k] * (weights[k] if weights.size else np.int64(1))
+        before = sums[group]
+        after = before + value
+        part = after - before
+        errors[group] += (before - (after - part)) + (value - part)
+        sums[group] = after
+
+
+@njit(
+    [
+        types.void(array, _MASK, types.float64, types.float64, _LONGS, _LONGS, _OUT_FLOATS)
+        for array in (_LONGS, _FLOATS)
+    ],
+    cache=True,
+    nogil=True,
+)
+def sum_squares(values, valid, unit, centre, codes, weights, out):
+    """Squares of value * unit - centre. All terms have one sign, so a plain sum loses little:
+    partial sums over runs of rows keep the rounding of long ones away."""
+    run = 4096
+    partial = np.zeros(out.size)
+    for start in range(0, values.size, run):
+        for k in range(start, min(start + run, values.size)):
+            group = codes[k] if codes.size else np.int64(0)
+            weight = weights[k] if weights.size else np.int64(1)
+            distance = values[k] * unit - centre
+            if valid.size == 0 or valid[k]:
+                partial[group] += distance * distance * weight
+        if out.size < run:
+            out += partial
+            partial[:] = 0
+    out += partial
+
+
+@njit(
+    [
+        types.void(_LONGS, _MASK, _LONGS, _OUT_LONGS, _OUT_LONGS),
+        types.void(_FLOATS, _MASK, _LONGS, _OUT_FLOATS, _OUT_FLOATS),
+    ],
+    cache=True,
+    nogil=True,
+)
+def extremes(values, valid, codes, least, most):
+    for k in range(values.size):
+        if valid.size == 0 or valid[k]:
+            group = codes[k] if codes.size else np.int64(0)
+            least[group] = min(least[group], values[k])
+            most[group] = max(most[group], values[k])
