@@ -14,21 +14,35 @@ from typing import TYPE_CHECKING, Any
 from watersmeet import errors
 
 __all__ = [
-    "StreamLog", "__version__", "errors", "join", "join_streams", "local", "session",
-    "stream_metrics",
+    "StreamLog", "__version__", "aggregate", "avg", "count", "errors", "join", "join_streams",
+    "local", "session", "stddev", "stddev_pop", "stream_metrics", "sum", "var_pop", "variance",
 ]  # fmt: skip
 
 # What needs Spark, and the module it comes from.
 _SPARK = {
     "StreamLog": "watersmeet.spark.streams.metrics",
+    "aggregate": "watersmeet.spark.aggregates.aggregate",
     "join": "watersmeet.spark.tables.join",
     "join_streams": "watersmeet.spark.streams.join",
     "session": "watersmeet.spark.session",
     "stream_metrics": "watersmeet.spark.streams.metrics",
 }
 
+# How aggregates are written, with Spark or without.
+_AGGREGATES = {"avg", "count", "stddev", "stddev_pop", "sum", "var_pop", "variance"}
+
 if TYPE_CHECKING:
     from watersmeet import local
+    from watersmeet.aggregates.specification import (
+        avg,
+        count,
+        stddev,
+        stddev_pop,
+        sum,
+        var_pop,
+        variance,
+    )
+    from watersmeet.spark.aggregates.aggregate import aggregate
     from watersmeet.spark.session import session
     from watersmeet.spark.streams.join import join_streams
     from watersmeet.spark.streams.metrics import StreamLog, stream_metrics
@@ -42,6 +56,8 @@ else:
         # metadata takes three times as long as all the rest of `import watersmeet` (30 ms).
         if name == "local":
             return import_module("watersmeet.local")
+        if name in _AGGREGATES:
+            return getattr(import_module("watersmeet.aggregates.specification"), name)
         if name in _SPARK:
             return getattr(_import_spark(_SPARK[name], name), name)
         if name == "__version__":

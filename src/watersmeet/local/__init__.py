@@ -1,5 +1,6 @@
-"""Joins in this process: Arrow batches, files or datasets in, an iterator of batches out."""
+"""Joins and aggregates in this process: Arrow batches, files or datasets in, without a JVM."""
 
+from watersmeet.local.aggregate import aggregate
 from watersmeet.local.run import LocalJoin, join
 
-__all__ = ["LocalJoin", "join"]
+__all__ = ["LocalJoin", "aggregate", "join"]

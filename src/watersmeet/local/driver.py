@@ -13,9 +13,8 @@ from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox
 from watersmeet.local.reader import Reader
 from watersmeet.local.sources import Source
 from watersmeet.model import Side
-from watersmeet.operators.family import make_operator
+from watersmeet.operators.family import Operator, make_operator
 from watersmeet.operators.metrics import Metrics
-from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.question import Question
 from watersmeet.rows.address import Matches, Stage
 from watersmeet.rows.schema import JoinSchema
@@ -51,7 +50,7 @@ class Driver:
         self.plan = MemoryPlan.split(memory.limit)
         self.claim = claim
         self.wait_threshold = wait_threshold
-        self.operator: ProgressiveJoin | None = None
+        self.operator: Operator | None = None
         self.schema = schema
         self.rows_read = [0, 0]
         self.rows_out = 0
@@ -135,7 +134,7 @@ class Driver:
             for reader in self._readers:
                 reader.start()
 
-    def _push(self, operator: ProgressiveJoin, news: Arrived) -> Iterator[pa.RecordBatch]:
+    def _push(self, operator: Operator, news: Arrived) -> Iterator[pa.RecordBatch]:
         self.rows_read[news.side] += len(news.batch)
         if len(news.batch):
             yield from self._emit(operator.push(news.side, news.batch))
@@ -149,7 +148,7 @@ class Driver:
                 self.rows_out += len(batch)
                 yield batch
 
-    def _give_up(self, operator: ProgressiveJoin, failed: Failed) -> Iterator[pa.RecordBatch]:
+    def _give_up(self, operator: Operator, failed: Failed) -> Iterator[pa.RecordBatch]:
         """Deliver all that follows from what has arrived, then raise the source's error."""
         while self._inbox.has_news():
             news = self._inbox.take(None)

@@ -88,7 +88,7 @@ def _algorithm(driver: Driver) -> str:
 
 
 def _spills(driver: Driver) -> str:
-    if find_algorithm(driver.question.algorithm).flush is None:
+    if not find_algorithm(driver.question.algorithm).spills:
         return "nothing: this algorithm keeps everything in memory"
     metrics, place = driver.metrics, driver.claim.area.path
     if not metrics.flush_count:
@@ -99,7 +99,7 @@ def _spills(driver: Driver) -> str:
 
 
 def _stalls(driver: Driver) -> str:
-    if find_algorithm(driver.question.algorithm).react is None:
+    if not find_algorithm(driver.question.algorithm).reacts:
         return "this algorithm waits"
     metrics = driver.metrics
     return (

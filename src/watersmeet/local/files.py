@@ -151,7 +151,7 @@ def open_files(paths: list[Path], *, argument: str) -> tuple[pa.Schema, Read]:
     A directory stands for the files below it, in the order of their paths; `column=value`
     directories become columns, as Spark and Hive write them.
     """
-    files = [file for path in paths for file in _find(path, argument)]
+    files = [file for path in paths for file in find_files(path, argument)]
     schema, read_first = files[0].open(argument)
 
     def read(rows: int) -> Iterator[pa.RecordBatch]:
@@ -162,7 +162,8 @@ def open_files(paths: list[Path], *, argument: str) -> tuple[pa.Schema, Read]:
     return schema, read
 
 
-def _find(path: Path, argument: str) -> list[DataFile]:
+def find_files(path: Path, argument: str) -> list[DataFile]:
+    """The files that a path stands for."""
     if path.is_dir():
         return _find_below(path, argument)
     if not path.exists():

@@ -138,6 +138,16 @@ class JoinSchema:
         arrays = [column.gather(left, right, count) for column in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.output)
 
+    @property
+    def hashes_decide(self) -> bool:
+        """Whether keys are equal exactly when their hashes are."""
+        return any(self._exact_key(side) is None for side in Side)
+
+    def same_keys(self, side: Side, first: Rows, second: Rows) -> bool:
+        """Whether rows of one side, pairwise of equal hash, have pairwise equal keys."""
+        key = self._exact_key(side)
+        return key is None or self.hashes_decide or bool(equal_keys(first, key, second, key).all())
+
     def _equal(self, left: Rows, right: Rows) -> Mask | None:
         mine, others = self._exact_key(Side.LEFT), self._exact_key(Side.RIGHT)
         if mine is None or others is None:

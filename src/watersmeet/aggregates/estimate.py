@@ -1,0 +1,164 @@
+"""What is known at one moment: an estimate and an interval for every aggregate of every group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.aggregates.layout import show
+from watersmeet.errors import MissingPackage
+from watersmeet.estimators import Cells
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run has come: rows are those of the sampled side."""
+
+    look: int
+    rows_read: int
+    rows: int
+    bytes_read: int
+    nbytes: int
+    seconds: float
+
+    @property
+    def fraction(self) -> float:
+        return self.rows_read / self.rows if self.rows else 1.0
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """How much of the result may be in groups that have not turned up: about, and at most."""
+
+    share: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One look. `cells` are arrays [aggregate, group]; once exact, `answer` has Spark's types."""
+
+    names: tuple[str, ...]
+    group_names: tuple[str, ...]
+    groups: tuple[pa.Array, ...]
+    cells: Cells
+    progress: Progress
+    confidence: float
+    exact: bool
+    columns: tuple[pa.Array, ...]
+    unseen: Unseen | None = None
+
+    @property
+    def fraction(self) -> float:
+        """The part of the sampled side that was read."""
+        return self.progress.fraction
+
+    @property
+    def seconds(self) -> float:
+        return self.progress.seconds
+
+    @cached_property
+    def relative_error(self) -> float:
+        """The widest interval's half-width, as a part of its estimate. 0 once exact; infinite
+        while a cell has no interval that can be trusted. A total of zero counts by its width."""
+        if self.exact:
+            return 0.0
+        relative = np.where(self.cells.trusted, self.cells.relative, np.inf)
+        return float(np.nanmax(relative)) if relative.size else np.inf
+
+    @cached_property
+    def trusted(self) -> bool:
+        """Whether every interval can be believed; `reasons` says why not."""
+        return bool(self.cells.trusted.all())
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why some intervals are not to be trusted, each reason once."""
+        return sorted({str(reason) for reason in self.cells.reason.ravel() if reason})
+
+    @cached_property
+    def arrow(self) -> pa.Table:
+        """A row for each group and aggregate."""
+        count = len(self.cells.value[0]) if len(self.names) else 0
+        everyone = np.tile(np.arange(count), len(self.names))
+        columns: dict[str, Any] = {
+            name: values.take(pa.array(everyone))
+            for name, values in zip(self.group_names, self.groups, strict=True)
+        }
+        columns["aggregate"] = np.repeat(np.array(self.names, object), count)
+        for name, cells in (
+            ("estimate", self.cells.value),
+            ("low", self.cells.low),
+            ("high", self.cells.high),
+            ("relative_error", self.cells.relative),
+            ("exact", self.cells.exact),
+            ("trusted", self.cells.trusted),
+        ):
+            columns[name] = cells.ravel()
+        columns["reason"] = pa.array(self.cells.reason.ravel().tolist(), pa.string())
+        return pa.table(columns)
+
+    @property
+    def table(self) -> Any:
+        """The same as a pandas DataFrame."""
+        try:
+            import pandas  # type: ignore[import-untyped]  # noqa: F401
+        except ModuleNotFoundError as error:
+            raise MissingPackage(
+                "`table` is a pandas DataFrame, and pandas is not installed.",
+                remedy="Install it with `pip install pandas`, or use `arrow`.",
+            ) from error
+        return self.arrow.to_pandas()
+
+    @cached_property
+    def answer(self) -> pa.Table:
+        """A row for each group: its columns, and each aggregate with its interval's ends.
+
+        Once exact there are no ends, and the values have the types that Spark would give them.
+        """
+        columns: dict[str, Any] = dict(zip(self.group_names, self.groups, strict=True))
+        for number, name in enumerate(self.names):
+            if self.exact:
+                columns[name] = self.columns[number]
+                continue
+            columns[name] = _nullable(self.cells.value[number])
+            columns[f"{name}_low"] = _nullable(self.cells.low[number])
+            columns[f"{name}_high"] = _nullable(self.cells.high[number])
+            columns[f"{name}_trusted"] = pa.array(self.cells.trusted[number])
+        return pa.table(columns)
+
+    def contains(self, other: Estimate) -> list[tuple[str, tuple[Any, ...], bool]]:
+        """For each interval that was trusted: does it hold the other's value?"""
+        places = {group: place for place, group in enumerate(_tuples(other.groups, other.cells))}
+        verdicts = []
+        for place, group in enumerate(_tuples(self.groups, self.cells)):
+            for number, name in enumerate(self.names):
+                if not self.cells.trusted[number, place] or group not in places:
+                    continue
+                truth = other.cells.value[number, places[group]]
+                low, high = self.cells.low[number, place], self.cells.high[number, place]
+                slack = 1e-9 * max(abs(low), abs(high))
+                inside = bool(low - slack <= truth <= high + slack)
+                verdicts.append((name, group, inside))
+        return verdicts
+
+    def show(self, *, groups: int = 20) -> None:
+        """Print it for a person to read."""
+        print(show(self, groups=groups))
+
+    def __str__(self) -> str:
+        return show(self, groups=20)
+
+
+def _tuples(groups: tuple[pa.Array, ...], cells: Cells) -> list[tuple[Any, ...]]:
+    if not groups:
+        return [()] * cells.value.shape[1]
+    return list(zip(*(values.to_pylist() for values in groups), strict=True))
+
+
+def _nullable(values: Any) -> pa.Array:
+    return pa.array(values, pa.float64(), mask=np.isnan(values))

@@ -1,0 +1,232 @@
+"""In which order are two tables read, so that an aggregate over their join is soon known well?
+
+What counts is how a block of one side meets the other. If it meets all that it can meet, its
+total is a draw from the totals of all blocks, and a few dozen draws say a lot. If it meets a
+sample, the pairs that were seen are a sample of a sample, and both must be large. So, in this
+order:
+
+ranges    both tables are clustered on the key: with a block, read just those blocks of the other
+          side whose keys lie in its range (universe sampling, a range of keys at a time)
+complete  the smaller side fits in memory: read it first, then blocks of the larger
+ripple    neither: blocks of both, and every pair of them is joined
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil
+
+import numpy as np
+
+from watersmeet.model import JoinType, Side
+
+Range = tuple[int, int]
+
+FEWEST_BLOCKS = 24
+"""Of a first look. With fewer than 20 an interval misses more often than it says."""
+
+_GROWTH = 2.0
+_FIRST_SHARE = 0.02
+# Past this, one more look before the end would come too late to save anybody's time.
+_LAST_SHARE = 0.45
+# A block of one table may need so many of the other, or so large a part of it, and still be read
+# with them alone.
+_MOST_NEEDED = 8
+_MOST_SHARE = 0.2
+
+
+class Design(StrEnum):
+    RANGES = "ranges"
+    COMPLETE = "complete"
+    RIPPLE = "ripple"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a table that is read as a whole, the unit of sampling.
+
+    `keys` is what the first join key lies between, if the file says so.
+    """
+
+    rows: int
+    nbytes: int
+    keys: Range | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is known of a table before a row of it is read.
+
+    `entry_bytes` is what a row takes in memory while the other side's rows look for it.
+    """
+
+    blocks: tuple[Block, ...]
+    entry_bytes: int
+
+    @property
+    def rows(self) -> int:
+        return sum(block.rows for block in self.blocks)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(block.nbytes for block in self.blocks)
+
+    @property
+    def held(self) -> int:
+        """Bytes in memory when all of it is there."""
+        return self.rows * self.entry_bytes
+
+
+@dataclass(frozen=True)
+class Look:
+    """Blocks that are read before the next estimate, by side."""
+
+    blocks: tuple[tuple[int, ...], tuple[int, ...]]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.blocks))
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What is read when. `needs` says which blocks of the other side a sampled block meets."""
+
+    design: Design
+    sampled: Side
+    looks: tuple[Look, ...]
+    needs: tuple[tuple[int, ...], ...] | None
+    reason: str
+
+    @property
+    def other(self) -> Side:
+        return self.sampled.other
+
+
+def plan_reads(tables: tuple[Table, Table], how: JoinType, *, memory: int, seed: int) -> ReadPlan:
+    """The best of the designs that the tables and the join allow."""
+    allowed = sampled_sides(how)
+    larger = max(Side, key=lambda side: tables[side].rows)
+    for sampled in sorted(allowed, key=lambda side: side is not larger):
+        needs = _needs(tables[sampled].blocks, tables[sampled.other].blocks)
+        if needs is not None:
+            return ReadPlan(
+                design=Design.RANGES,
+                sampled=sampled,
+                looks=_looks(tables, sampled, seed=seed),
+                needs=needs,
+                reason="both sides are clustered on the key, so a block of the "
+                f"{sampled.name.lower()} side is read with the blocks that hold its keys",
+            )
+    for sampled in sorted(allowed, key=lambda side: side is not larger):
+        other = sampled.other
+        if tables[other].held <= memory:
+            return ReadPlan(
+                design=Design.COMPLETE,
+                sampled=sampled,
+                looks=_looks(tables, sampled, seed=seed),
+                needs=None,
+                reason=f"the {other.name.lower()} side fits in memory "
+                f"({_megabytes(tables[other].held)} of {_megabytes(memory)}) and is read first",
+            )
+    return ReadPlan(
+        design=Design.RIPPLE,
+        sampled=larger,
+        looks=_ripples(tables, seed=seed),
+        needs=None,
+        reason="neither side fits in memory "
+        f"({_megabytes(min(table.held for table in tables))} for the smaller, "
+        f"{_megabytes(memory)} allowed) and they are not both clustered on the key",
+    )
+
+
+def sampled_sides(how: JoinType) -> tuple[Side, ...]:
+    """The sides whose rows each give their part of the result, once the other side is complete."""
+    if how is JoinType.INNER:
+        return tuple(Side)
+    if how is JoinType.RIGHT:
+        return (Side.RIGHT,)
+    return () if how is JoinType.FULL else (Side.LEFT,)
+
+
+def _needs(sampled: Sequence[Block], other: Sequence[Block]) -> tuple[tuple[int, ...], ...] | None:
+    """Which blocks of the other side hold keys of each sampled one; None if too many do.
+
+    A block without a single key, all of them null, meets nobody.
+    """
+    if any(block.keys is None for block in (*sampled, *other)) or not sampled or not other:
+        return None
+    least, most = np.array([block.keys for block in other]).T
+    needs = []
+    for block in sampled:
+        assert block.keys is not None
+        overlaps = (least <= block.keys[1]) & (most >= block.keys[0])
+        needs.append(tuple(int(n) for n in np.flatnonzero(overlaps)))
+    mean = sum(map(len, needs)) / len(needs)
+    if mean > _MOST_NEEDED or mean > max(_MOST_SHARE * len(other), 1.5):
+        return None
+    return tuple(needs)
+
+
+def _looks(tables: tuple[Table, Table], sampled: Side, *, seed: int) -> tuple[Look, ...]:
+    """Random blocks of one side, at each look about as many as at all before."""
+    order = random_order(len(tables[sampled].blocks), seed=seed)
+    looks = []
+    start = 0
+    for stop in _stops(len(order)):
+        chosen = tuple(order[start:stop])
+        blocks = (chosen, ()) if sampled is Side.LEFT else ((), chosen)
+        looks.append(Look(blocks))
+        start = stop
+    return tuple(looks)
+
+
+def _ripples(tables: tuple[Table, Table], *, seed: int) -> tuple[Look, ...]:
+    """Random blocks of both sides, the rectangle growing in proportion."""
+    orders = [
+        random_order(len(table.blocks), seed=seed + side)
+        for side, table in zip(Side, tables, strict=True)
+    ]
+    fractions = [0.05, 0.1, 0.2, 0.4, 1.0]
+    looks: list[Look] = []
+    done = [0, 0]
+    for fraction in fractions:
+        blocks = []
+        for side in Side:
+            count = len(orders[side])
+            few = min(FEWEST_BLOCKS * (len(looks) + 1), count)
+            stop = count if fraction == 1.0 else max(ceil(fraction * count), few)
+            blocks.append(tuple(orders[side][done[side] : stop]))
+            done[side] = max(stop, done[side])
+        if any(blocks):
+            looks.append(Look((blocks[0], blocks[1])))
+    return tuple(looks)
+
+
+def _stops(count: int) -> list[int]:
+    """After how many blocks there is a look, the whole last.
+
+    >>> _stops(600)
+    [24, 48, 96, 192, 600]
+    >>> _stops(10)
+    [10]
+    """
+    stops: list[int] = []
+    stop = max(FEWEST_BLOCKS, ceil(_FIRST_SHARE * count))
+    while stop < _LAST_SHARE * count:
+        stops.append(stop)
+        stop = ceil(stop * _GROWTH)
+    return [*stops, count]
+
+
+def random_order(count: int, *, seed: int) -> list[int]:
+    """The same for the same seed."""
+    order = list(range(count))
+    random.Random(seed).shuffle(order)
+    return order
+
+
+def _megabytes(nbytes: int) -> str:
+    return f"{nbytes / 2**20:,.0f} MB"

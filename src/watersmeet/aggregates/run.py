@@ -1,0 +1,407 @@
+"""An aggregate on its way: estimates one after the other, until one is good enough or exact."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import numpy as np
+
+from watersmeet.aggregates.estimate import Estimate, Progress, Unseen
+from watersmeet.aggregates.ledger import Ledger
+from watersmeet.aggregates.planner import Look, ReadPlan, Table
+from watersmeet.aggregates.question import ResolvedQuestion
+from watersmeet.aggregates.score import ScoreCard
+from watersmeet.aggregates.totals import BlockTotals
+from watersmeet.errors import InvalidArgument, WatersmeetError
+from watersmeet.estimators import Cells, Layout, cells
+from watersmeet.model import Side
+
+
+class Engine(Protocol):
+    """Reads blocks and gives their totals, in whatever order."""
+
+    def totals(self, look: Look, *, last: bool) -> Iterable[BlockTotals]:
+        """Of the `last` look, which completes the whole, blocks may be added up before."""
+        ...
+
+    def cancel(self) -> None:
+        """End what `totals` is doing, in another thread, as soon as can be."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How sure an interval is to be, and of what: each cell, all of a look, or all looks."""
+
+    confidence: float
+    simultaneous: bool
+    every_look: bool
+
+    @classmethod
+    def parse(cls, confidence: Any, *, simultaneous: bool, every_look: bool) -> Settings:
+        is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
+        if not is_number or not 0 < confidence < 1:
+            raise InvalidArgument(
+                f"confidence={confidence!r} is no probability between 0 and 1.",
+                remedy="Give for example 0.95.",
+            )
+        return cls(float(confidence), bool(simultaneous), bool(every_look))
+
+
+class AggregateRun:
+    """An aggregate over a join. Nothing is read before the first estimate is asked for.
+
+    Iterate over it for estimates that get better until the last is exact; stop early with `until`
+    or `stop`, go on with `resume`, or finish with `exact`. While an estimate is being looked at,
+    the next one is computed.
+    """
+
+    def __init__(
+        self,
+        question: ResolvedQuestion,
+        tables: tuple[Table, Table],
+        plan: ReadPlan,
+        *,
+        engine: Engine,
+        settings: Settings,
+    ) -> None:
+        self._question = question
+        self._tables = tables
+        self._plan = plan
+        self._engine = engine
+        self._settings = settings
+        table = tables[plan.sampled]
+        self._ledger = Ledger(
+            question, sampled=plan.sampled, blocks=len(table.blocks), rows=table.rows
+        )
+        self._ahead: Future[list[BlockTotals]] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="watersmeet-aggregate")
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._closed = False
+        self._working = 0.0
+        self.history: list[Estimate] = []
+        """All estimates so far, the latest last."""
+
+    # ---- asking -----------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Estimate]:
+        while not self._stopped and not self.complete:
+            yield self._advance(ahead=True)
+
+    def until(
+        self,
+        *,
+        relative_error: float | str | None = None,
+        seconds: float | None = None,
+        fraction: float | None = None,
+        otherwise: str = "best",
+    ) -> Iterator[Estimate]:
+        """Estimates up to the first whose every interval is trusted and narrow enough.
+
+        Parameters
+        ----------
+        relative_error
+            Half the widest interval as a part of its estimate, such as 0.01 or "1%".
+        seconds, fraction
+            Look no longer than this, and read no larger a part of the sampled side.
+        otherwise
+            If they are used up first: "best" ends with the best estimate so far, "exact" goes on
+            to the exact answer.
+        """
+        wanted = _share(relative_error, "relative_error")
+        part = _share(fraction, "fraction")
+        if seconds is not None and not (_is_number(seconds) and seconds > 0):
+            raise InvalidArgument(
+                f"seconds={seconds!r} is no length of time.", remedy="Give a number above 0."
+            )
+        if otherwise not in ("best", "exact"):
+            raise InvalidArgument(
+                f"otherwise={otherwise!r} is not known.", remedy='Use "best" or "exact".'
+            )
+        if wanted is None and seconds is None and part is None:
+            raise InvalidArgument(
+                "until() has no condition.",
+                remedy="Give relative_error, seconds or fraction, or iterate to the exact answer.",
+            )
+        return self._until(wanted, seconds, part, otherwise)
+
+    def _until(
+        self, wanted: float | None, seconds: float | None, part: float | None, otherwise: str
+    ) -> Iterator[Estimate]:
+        if self.history:
+            yield self.history[-1]
+            if _good(self.history[-1], wanted):
+                return
+        while not self._stopped and not self.complete:
+            if self._used_up(seconds, part):
+                if otherwise == "exact":
+                    yield self.exact()
+                return
+            estimate = self._advance(ahead=False)
+            done = _good(estimate, wanted)
+            if not done and not self.complete and not self._used_up(seconds, part):
+                self._look_ahead()
+            yield estimate
+            if done:
+                return
+
+    def _used_up(self, seconds: float | None, part: float | None) -> bool:
+        """Whether the next look would take too long or read too much. The first may."""
+        if not self.history:
+            return False
+        latest = self.history[-1].progress
+        after = self._rows_after_next() / max(latest.rows, 1)
+        if part is not None and after > part:
+            return True
+        if seconds is None:
+            return False
+        # What a row has cost so far is what one will cost.
+        return latest.seconds * after / max(latest.fraction, 1e-9) > seconds
+
+    def exact(self) -> Estimate:
+        """The exact answer: all that is left is read in one go."""
+        self._check_open()
+        self._stopped = False
+        while not self.complete:
+            self._advance(ahead=False, rest=self._ahead is None)
+        return self.history[-1]
+
+    def stop(self) -> None:
+        """Read no further. What is known stays, and `resume` goes on from there."""
+        self._stopped = True
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and not ahead.cancel():
+            self._engine.cancel()
+            ahead.exception()
+
+    def resume(self) -> Self:
+        """Allow reading again after `stop`."""
+        self._check_open()
+        self._stopped = False
+        return self
+
+    def close(self) -> None:
+        """Stop for good, and give back memory and files. Estimates remain."""
+        if self._closed:
+            return
+        self.stop()
+        self._closed = True
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ---- looking ----------------------------------------------------------------------------
+
+    @property
+    def complete(self) -> bool:
+        """Whether the latest estimate is exact."""
+        return bool(self.history) and self.history[-1].exact
+
+    @property
+    def latest(self) -> Estimate:
+        """The best estimate so far; the first is made if there is none."""
+        return self.history[-1] if self.history else self._advance(ahead=False)
+
+    @property
+    def table(self) -> Any:
+        """The latest estimate as a pandas DataFrame."""
+        return self.latest.table
+
+    def score(self) -> ScoreCard:
+        """Which of the intervals that were shown hold the exact answer."""
+        if not self.complete:
+            raise WatersmeetError(
+                "Intervals can be scored once the exact answer is known.",
+                remedy="Call exact() first.",
+            )
+        return ScoreCard.of(self.history)
+
+    def plot(self, path: str | None = None, *, groups: int = 6) -> Any:
+        """Draw how the intervals shrank: a matplotlib figure, also written to `path` if given."""
+        from watersmeet.aggregates.plot import plot
+
+        return plot(self.history or [self.latest], path=path, groups=groups)
+
+    # ---- working ----------------------------------------------------------------------------
+
+    def _next(self) -> int:
+        return len(self.history)
+
+    def _rows_after_next(self) -> int:
+        table, sampled = self._tables[self._plan.sampled], self._plan.sampled
+        looks = self._plan.looks[: self._next() + 1]
+        return sum(table.blocks[n].rows for look in looks for n in look.blocks[sampled])
+
+    def _rest(self) -> Look:
+        """Everything that has not been read."""
+        looks = self._plan.looks[self._next() :]
+        left, right = (
+            tuple(block for look in looks for block in look.blocks[side]) for side in Side
+        )
+        return Look((left, right))
+
+    def _look_ahead(self) -> None:
+        if self._ahead is None and not self._stopped:
+            number = self._next()
+            last = number + 1 == len(self._plan.looks)
+            look = self._plan.looks[number]
+            self._ahead = self._thread.submit(self._read, look, last=last)
+
+    def _read(self, look: Look, *, last: bool) -> list[BlockTotals]:
+        began = time.monotonic()
+        found = list(self._engine.totals(look, last=last))
+        self._working += time.monotonic() - began
+        return found
+
+    def _advance(self, *, ahead: bool, rest: bool = False) -> Estimate:
+        """Make the next estimate; `rest` takes all that is left."""
+        self._check_open()
+        number = self._next()
+        last = rest or number + 1 == len(self._plan.looks)
+        waiting, self._ahead = self._ahead, None
+        if waiting is not None:
+            found = waiting.result()
+        else:
+            look = self._rest() if rest else self._plan.looks[number]
+            found = self._read(look, last=last)
+        self._ledger.add(found, sampled=not last)
+        estimate = self._estimate(last)
+        self.history.append(estimate)
+        if ahead and not last:
+            self._look_ahead()
+        return estimate
+
+    def _estimate(self, last: bool) -> Estimate:
+        question, ledger, settings = self._question, self._ledger, self._settings
+        columns = ledger.answer()
+        if last:
+            found = _exact_cells(columns)
+            unseen = None
+        else:
+            groups = max(ledger.groups, 1)
+            totals = ledger.totals()
+            if not ledger.groups:
+                totals = _no_groups(totals)
+            found = cells(
+                totals,
+                ledger.evidence,
+                question.quantities,
+                centres=ledger.centres or (),
+                confidence=settings.confidence,
+                statements=groups * len(columns) if settings.simultaneous else 1,
+                looks=len(self._plan.looks) - 1 if settings.every_look else 1,
+                tails=ledger.tails or None,
+                layout=Layout(),
+            )
+            unseen = self._unseen()
+        table = self._tables[self._plan.sampled]
+        rows = ledger.rows_read
+        nbytes = sum(each.nbytes for each in self._tables)
+        progress = Progress(
+            look=len(self.history) + 1,
+            rows_read=rows,
+            rows=table.rows,
+            bytes_read=int(nbytes * (rows / table.rows if table.rows else 1)),
+            nbytes=nbytes,
+            seconds=self._working,
+        )
+        return Estimate(
+            names=tuple(asked.name for asked in question.aggregates.asked),
+            group_names=tuple(group.name for group in question.aggregates.groups),
+            groups=ledger.part.groups,
+            cells=found,
+            progress=progress,
+            confidence=settings.confidence,
+            exact=last,
+            columns=tuple(columns),
+            unseen=unseen,
+        )
+
+    def _unseen(self) -> Unseen | None:
+        if not self._question.aggregates.groups or not self._ledger.groups:
+            return None
+        from watersmeet.estimators.unseen import unseen_groups
+        pairs = self._ledger.evidence.pairs(self._ledger.groups)
+        share, most = unseen_groups(pairs, fraction=self._ledger.totals().fraction)
+        return Unseen(share, most)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise WatersmeetError(
+                "The run is closed.", remedy="Call aggregate again; its estimates remain usable."
+            )
+
+
+def _exact_cells(columns: Iterable[Any]) -> Cells:
+    values = np.array(
+        [
+            [math.nan if value is None else float(value) for value in column.to_pylist()]
+            for column in columns
+        ],
+        np.float64,
+    )
+    yes = np.ones(values.shape, np.bool_)
+    still = np.where(np.isnan(values), np.nan, 0.0)
+    return Cells(values, values, values, still, yes, yes, np.full(values.shape, "", object))
+
+
+def _no_groups(totals: Any) -> Any:
+    """An aggregate without groups has one row, though no pair was found yet."""
+    one = {
+        name: np.zeros((1, getattr(totals, name).shape[1]))
+        for name in ("value", "covariance", "seen", "largest")
+        if getattr(totals, name) is not None
+    }
+    shapes = tuple(
+        shape._replace(
+            second=np.zeros((1, shape.second.shape[1])), third=np.zeros((1, shape.third.shape[1]))
+        )
+        for shape in totals.shapes
+    )
+    return totals._replace(**one, shapes=shapes)
+
+
+def _good(estimate: Estimate, wanted: float | None) -> bool:
+    return estimate.exact or (wanted is not None and estimate.relative_error <= wanted)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _share(value: float | str | None, name: str) -> float | None:
+    """A part of a whole, as a number or in percent."""
+    if value is None:
+        return None
+    given = value
+    if isinstance(value, str):
+        try:
+            value = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
+        except ValueError:
+            value = math.nan
+    if not _is_number(value) or not 0 < value <= 1:
+        raise InvalidArgument(
+            f"{name}={given!r} is no part of a whole.",
+            remedy='Give a number above 0 and up to 1, such as 0.01, or a text such as "1%".',
+        )
+    return float(value)

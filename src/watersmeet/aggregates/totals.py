@@ -1,0 +1,431 @@
+"""What a block of rows adds to each group, once it has met the entries of the other side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from watersmeet.aggregates.entries import Entries, Factor, columns_of, holds, kept
+from watersmeet.aggregates.expression import Expression
+from watersmeet.aggregates.groups import Groups
+from watersmeet.aggregates.numbers import Numbers, both_valid, exactly, products
+from watersmeet.aggregates.question import ResolvedQuestion
+from watersmeet.aggregates.sums import Sums
+from watersmeet.estimators.tails import TailSketch
+from watersmeet.model import JoinType, Side
+from watersmeet.rows.address import Rows
+from watersmeet.rows.batch import BatchRows
+
+Positions = NDArray[np.int64]
+Longs = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Totals by group of some pairs of rows.
+
+    `rows` are those of the sampled side that are in the result; `pairs` counts each as often as
+    it is there. `sums` has an item for each expression.
+    """
+
+    groups: tuple[pa.Array, ...]
+    pairs: Longs
+    rows: Longs
+    sums: tuple[Sums, ...]
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What is noticed about an expression's values in a block, over all groups.
+
+    `centre` is a number near their mean, about which squares are summed. `tail` is kept only while
+    somebody may still ask whether a few values hold most of the spread.
+    """
+
+    centre: float
+    least: float
+    most: float
+    tail: TailSketch | None
+
+
+@dataclass(frozen=True)
+class BlockTotals:
+    """What one block adds. `rows` are all its rows, whether or not the filter keeps them."""
+
+    block: int
+    rows: int
+    part: Part
+    traits: tuple[Traits, ...]
+
+
+def centred(block: BlockTotals, centres: Sequence[float]) -> Part:
+    """Its totals with squares about these centres instead of the block's own."""
+    sums = []
+    for each, traits, centre in zip(block.part.sums, block.traits, centres, strict=True):
+        if each.squares is not None:
+            moved = traits.centre - centre
+            beside = each.floats() - traits.centre * each.count
+            squares = each.squares + 2 * moved * beside + moved**2 * each.count
+            each = replace(each, squares=np.maximum(squares, 0.0))
+        sums.append(each)
+    return replace(block.part, sums=tuple(sums))
+
+
+def added_up(blocks: Sequence[BlockTotals], question: ResolvedQuestion) -> BlockTotals:
+    """Several blocks as one, for an answer; for an estimate each must be known by itself."""
+    first = blocks[0]
+    centres = [traits.centre for traits in first.traits]
+    part = together([centred(block, centres) for block in blocks], question)
+    return BlockTotals(first.block, sum(block.rows for block in blocks), part, first.traits)
+
+
+class Meeting:
+    """A side's rows meet the other side's entries; only sums come of it."""
+
+    def __init__(self, question: ResolvedQuestion, *, sampled: Side) -> None:
+        self.question = question
+        self.sampled = sampled
+        mine = question.groups(sampled, sampled=sampled)
+        theirs = question.groups(sampled.other, sampled=sampled)
+        self.mine = [name for _, name in mine]
+        # Where each group column of the question is among those of both sides.
+        self.places = np.argsort([place for place, _ in (*mine, *theirs)]).tolist()
+
+    def totals(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        entries: Sequence[Entries],
+        *,
+        block: int,
+        rows: int,
+        sketched: bool = False,
+    ) -> BlockTotals:
+        """Totals of a block of `rows` rows with all the entries that it can meet."""
+        notes = [_Notes(sketched=sketched) for _ in self.question.aggregates.expressions]
+        parts: list[Part] = []
+        for batch in batches:
+            batch = kept(batch, self.question, self.sampled)
+            if len(batch):
+                parts += _Batch(self, batch, notes).met(entries)
+        traits = tuple(note.traits() for note in notes)
+        return BlockTotals(block, rows, together(parts, self.question), traits)
+
+
+class _Notes:
+    """Takes down what is noticed about one expression while a block passes."""
+
+    def __init__(self, *, sketched: bool) -> None:
+        self.centre: float | None = None
+        self._least, self._most = np.inf, -np.inf
+        self._tail = TailSketch() if sketched else None
+
+    def take(self, value: Numbers) -> None:
+        if not value.values.size:
+            return
+        if self.centre is None:
+            self.centre = _mean(value)
+        if self._tail is None:
+            return
+        values = value.floats()
+        if value.valid is not None:
+            values = values[value.valid]
+        if len(values):
+            self._least = min(self._least, float(values.min()))
+            self._most = max(self._most, float(values.max()))
+            self._tail.add(values)
+
+    def traits(self) -> Traits:
+        return Traits(self.centre or 0.0, self._least, self._most, self._tail)
+
+
+def _mean(value: Numbers) -> float:
+    """Near the mean is near enough."""
+    mean = float(value.floats().mean())
+    return mean if np.isfinite(mean) else 0.0
+
+
+class _Batch:
+    """One batch on its way past the entries."""
+
+    def __init__(self, meeting: Meeting, batch: pa.RecordBatch, notes: Sequence[_Notes]) -> None:
+        self._meeting = meeting
+        self._question = question = meeting.question
+        self._side = side = meeting.sampled
+        encoded = question.join.encode(side, batch)
+        self._rows = encoded.rows
+        self._hashes = encoded.hashes
+        has_all = encoded.valid is None or bool(encoded.valid.all())
+        self._valid = None if has_all else encoded.valid
+        self._groups = Groups.of([self._rows.column(name) for name in meeting.mine])
+        columns = columns_of(self._rows, question, side)
+        self._factors: list[Numbers | None] = []
+        for factors in question.factors:
+            factor = None if factors is None else factors[side]
+            value = None if factor is None else factor.evaluate(columns, len(self._rows))
+            self._factors.append(value)
+        self._notes = notes
+
+    def met(self, entries: Sequence[Entries]) -> Iterator[Part]:
+        """Totals with each of the entries, and of rows that are in the result without any."""
+        how = self._question.how
+        partnered = np.zeros(len(self._rows), np.bool_)
+        for each in entries:
+            for rows, found in self._pairs(each):
+                if how is not JoinType.INNER:
+                    partnered[slice(None) if rows is None else rows] = True
+                if how.emits_pairs:
+                    yield self._part(_Pairs(rows, each, found))
+        if how is not JoinType.INNER:
+            alone = np.flatnonzero(partnered if how is JoinType.SEMI else ~partnered)
+            if len(alone):
+                yield self._part(_Pairs(alone, None, alone))
+
+    def _pairs(self, entries: Entries) -> Iterator[tuple[Positions | None, Positions]]:
+        """Rows and entries that truly belong together."""
+        for rows, found in entries.meet(self._hashes):
+            for mask in (
+                self._valid if rows is None or self._valid is None else self._valid[rows],
+                self._equal,
+                self._wanted,
+            ):
+                if callable(mask):
+                    mask = mask(rows, entries, found)
+                if mask is not None and not mask.all():
+                    rows = np.flatnonzero(mask) if rows is None else rows[mask]
+                    found = found[mask]
+            if len(found):
+                yield rows, found
+
+    def _equal(
+        self, rows: Positions | None, entries: Entries, found: Positions
+    ) -> NDArray[np.bool_] | None:
+        """Which pairs of equal hash have equal keys."""
+        if entries.rows is None or not len(found):
+            return None
+        index = np.arange(len(found)) if rows is None else rows
+        mine = Rows(BatchRows(self._rows), index)
+        theirs = Rows(BatchRows(entries.rows), found)
+        pair = (mine, theirs) if self._side is Side.LEFT else (theirs, mine)
+        return self._question.join.verify(*pair)
+
+    def _wanted(
+        self, rows: Positions | None, entries: Entries, found: Positions
+    ) -> NDArray[np.bool_] | None:
+        """Which pairs meet the condition that looks at both rows."""
+        if self._question.pairs is None or not len(found):
+            return None
+        columns = self._gathered(_Pairs(rows, entries, found))
+        return holds(self._question.pairs.evaluate(columns, len(found)))
+
+    def _gathered(self, pairs: _Pairs) -> dict[tuple[Side, str], pa.Array]:
+        """The columns of both rows of each pair."""
+        assert pairs.entries is not None
+        assert pairs.entries.rows is not None
+        mine = self._rows if pairs.rows is None else self._rows.take(pa.array(pairs.rows))
+        theirs = pairs.entries.rows.take(pa.array(pairs.found))
+        question, side = self._question, self._side
+        return columns_of(mine, question, side) | columns_of(theirs, question, side.other)
+
+    def _part(self, pairs: _Pairs) -> Part:
+        codes, groups, size = self._codes(pairs)
+        weights = pairs.weights
+        if codes is None:
+            rows = np.array([len(pairs)], np.int64)
+            total = rows if weights is None else np.array([weights.sum()], np.int64)
+        else:
+            rows = np.bincount(codes, minlength=size)
+            total = rows
+            if weights is not None:
+                total = np.bincount(codes, weights, minlength=size).astype(np.int64)
+        sums = tuple(
+            self._sum(number, pairs, codes, size)
+            for number in range(len(self._question.aggregates.expressions))
+        )
+        return _only_seen(Part(groups, total, rows, sums))
+
+    def _codes(self, pairs: _Pairs) -> tuple[Positions | None, tuple[pa.Array, ...], int]:
+        """A number for the group of each pair, and what the numbers stand for."""
+        mine = self._groups.codes
+        if mine is not None and pairs.rows is not None:
+            mine = mine[pairs.rows]
+        theirs, others = self._other_groups(pairs)
+        size = self._groups.count * others.count
+        both = np.arange(size)
+        columns = [
+            *(values.take(pa.array(both // others.count)) for values in self._groups.values),
+            *(values.take(pa.array(both % others.count)) for values in others.values),
+        ]
+        ordered = tuple(columns[place] for place in self._meeting.places)
+        if mine is None or theirs is None:
+            return (theirs if mine is None else mine), ordered, size
+        return mine * others.count + theirs, ordered, size
+
+    def _other_groups(self, pairs: _Pairs) -> tuple[Positions | None, Groups]:
+        if pairs.entries is None:
+            question, other = self._question, self._side.other
+            kinds = [
+                question.schemas[other].field(name).type
+                for _, name in question.groups(other, sampled=self._side)
+            ]
+            return None, Groups(None, tuple(pa.nulls(1, kind) for kind in kinds), 1)
+        groups = pairs.entries.groups
+        return (None if groups.codes is None else groups.codes[pairs.found]), groups
+
+    def _sum(self, number: int, pairs: _Pairs, codes: Positions | None, size: int) -> Sums:
+        question, notes = self._question, self._notes[number]
+        factors = question.factors[number]
+        if pairs.entries is None and (factors is None or factors[self._side.other] is not None):
+            # A row without a partner: what the partner would have given is null.
+            nothing = _nulls(question.aggregates.expressions[number], len(pairs))
+            return self._summed(number, nothing, codes, size, None)
+        mine = self._factors[number]
+        if mine is not None and pairs.rows is not None:
+            mine = taken(mine, pairs.rows)
+        factor = None if pairs.entries is None else pairs.entries.factors[number]
+        if factors is None:
+            expression = question.aggregates.expressions[number]
+            mine = expression.evaluate(self._gathered(pairs), len(pairs))
+        if factor is None:
+            assert mine is not None
+            notes.take(mine)
+            return self._summed(number, mine, codes, size, pairs.weights)
+        return self._product(number, mine, factor, pairs, codes, size)
+
+    def _summed(
+        self, number: int, value: Numbers, codes: Positions | None, size: int,
+        weights: Longs | None,
+    ) -> Sums:  # fmt: skip
+        centre = (self._notes[number].centre or 0.0) if self._question.spreads[number] else None
+        return Sums.of(value, codes, groups=size, weights=weights, centre=centre)
+
+    def _product(
+        self, number: int, mine: Numbers | None, factor: Factor, pairs: _Pairs,
+        codes: Positions | None, size: int,
+    ) -> Sums:  # fmt: skip
+        """Sums of my factor times the sums of the partners' factors."""
+        theirs = taken(factor.sums, pairs.found)
+        value = theirs if mine is None else multiplied(mine, theirs)
+        self._notes[number].take(value)
+        sums = Sums.of(value, codes, groups=size)
+        if factor.counts is not None:
+            counts = Numbers(factor.counts[pairs.found], value.valid).spread(len(pairs))
+            counted = Sums.of(counts.tight(), codes, groups=size).total.values
+            sums = replace(sums, count=counted.astype(np.int64))
+        if not self._question.spreads[number]:
+            return sums
+        squares = theirs.floats() ** 2 if factor.squares is None else factor.squares[pairs.found]
+        if mine is not None:
+            squares = squares * mine.floats() ** 2
+        about_zero = Sums.of(Numbers(squares, None), codes, groups=size).floats()
+        centre = self._notes[number].centre or 0.0
+        about = about_zero - 2 * centre * sums.floats() + centre**2 * sums.count
+        return replace(sums, squares=np.maximum(about, 0.0))
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Rows of a batch and the entry of each; no `rows` are all of them, no `entries` nobody's."""
+
+    rows: Positions | None
+    entries: Entries | None
+    found: Positions
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+    @property
+    def weights(self) -> Longs | None:
+        if self.entries is None or self.entries.weights is None:
+            return None
+        return self.entries.weights[self.found]
+
+
+def taken(value: Numbers, index: Positions) -> Numbers:
+    valid = None if value.valid is None else value.valid[index]
+    return Numbers(value.values[index], valid, value.scale, value.bounds)
+
+
+def multiplied(left: Numbers, right: Numbers) -> Numbers:
+    if left.exact and right.exact:
+        product = exactly(np.multiply, left, right, products)
+        return Numbers(product.values, product.valid, left.scale + right.scale, product.bounds)
+    return Numbers(left.floats() * right.floats(), both_valid(left.valid, right.valid))
+
+
+def together(parts: Sequence[Part], question: ResolvedQuestion) -> Part:
+    """Parts added up, group by group."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return _nothing(question)
+    if parts[0].groups:
+        columns = [
+            pa.concat_arrays(column) for column in zip(*(p.groups for p in parts), strict=True)
+        ]
+        groups = Groups.of(columns)
+        assert groups.codes is not None
+        codes = np.split(groups.codes, np.cumsum([len(part) for part in parts])[:-1])
+    else:
+        groups = Groups.of([])
+        codes = [np.zeros(len(part), np.int64) for part in parts]
+    total = np.zeros(groups.count, np.int64)
+    rows = np.zeros(groups.count, np.int64)
+    sums: list[Sums] = []
+    for part, places in zip(parts, codes, strict=True):
+        total[places] += part.pairs
+        rows[places] += part.rows
+        placed = [each.placed(places, groups.count) for each in part.sums]
+        sums = [a + b for a, b in zip(sums, placed, strict=True)] if sums else placed
+    return Part(groups.values, total, rows, tuple(sums))
+
+
+def _nothing(question: ResolvedQuestion) -> Part:
+    kinds = [group.kind for group in question.aggregates.groups]
+    none = np.zeros(0, np.int64)
+    sums = [
+        Sums.of(_nulls(expression, 0), none, groups=0, centre=0.0 if spread else None)
+        for expression, spread in zip(
+            question.aggregates.expressions, question.spreads, strict=True
+        )
+    ]
+    return Part(tuple(pa.nulls(0, kind) for kind in kinds), none, none, tuple(sums))
+
+
+def _nulls(expression: Expression, rows: int) -> Numbers:
+    """Nulls that add up with the expression's values."""
+    valid = np.zeros(rows, np.bool_)
+    if pt.is_floating(expression.kind):
+        return Numbers(np.zeros(rows), valid)
+    scale = expression.kind.scale if pt.is_decimal(expression.kind) else 0
+    return Numbers(np.zeros(rows, np.int64), valid, scale)
+
+
+def _only_seen(part: Part) -> Part:
+    """Without the groups that no row fell into."""
+    seen = np.flatnonzero(part.rows)
+    if len(seen) == len(part):
+        return part
+    index = pa.array(seen)
+    return Part(
+        tuple(values.take(index) for values in part.groups),
+        part.pairs[seen],
+        part.rows[seen],
+        tuple(_at(each, seen) for each in part.sums),
+    )
+
+
+def _at(sums: Sums, index: Positions) -> Sums:
+    return Sums(
+        sums.count[index],
+        taken(sums.total, index),
+        None if sums.error is None else sums.error[index],
+        None if sums.squares is None else sums.squares[index],
+    )

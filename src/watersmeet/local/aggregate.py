@@ -1,0 +1,240 @@
+"""An aggregate over a join in this process: blocks are read by a few threads, without a JVM."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, groupby, pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.aggregates.entries import Entries, entry_bytes, make_entries
+from watersmeet.aggregates.planner import Block, Design, Look, ReadPlan, Table, plan_reads
+from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
+from watersmeet.aggregates.run import AggregateRun, Settings
+from watersmeet.aggregates.specification import Aggregate
+from watersmeet.aggregates.totals import BlockTotals, Meeting
+from watersmeet.errors import WatersmeetError
+from watersmeet.local.blocks import BlockTable, open_table
+from watersmeet.model import Side, parse_bytes
+from watersmeet.rows.schema import On
+
+Tables = tuple[BlockTable, BlockTable]
+
+
+def aggregate(
+    left: Any,
+    right: Any,
+    *,
+    on: On,
+    how: str = "inner",
+    group_by: str | Sequence[str] | None = None,
+    where: str | None = None,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+    every_look: bool = False,
+    memory: int | str = "1GB",
+    seed: int = 0,
+    **aggregates: Aggregate,
+) -> AggregateRun:
+    """Aggregate a join: estimates with intervals at once, exact in the end.
+
+    Parameters
+    ----------
+    left, right
+        What `local.join` takes. Parquet files are read a row group at a time, in random order;
+        anything else is read into memory first.
+    on, how
+        As for `local.join`. A left join is estimated from its left side, a right join from its
+        right; semi and anti joins from their left. A full join is refused.
+    group_by
+        A column, or a list of columns, of either side.
+    where
+        A condition in SQL over columns of both sides.
+    confidence
+        How often an interval is to hold the exact value.
+    simultaneous, every_look
+        Whether that is to be so of all cells of a look together, and of all looks together.
+    memory
+        The most that the rows of one side may take. If neither fits and they are not clustered on
+        the key, both are read in a growing rectangle.
+    seed
+        Of the random order in which blocks are read.
+    aggregates
+        The columns of the answer, such as revenue=wm.sum("price * (1 - discount)"), n=wm.count().
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import watersmeet as wm
+    >>> orders = pa.table({"id": range(1000), "kind": ["a", "b"] * 500})
+    >>> items = pa.table({"id": [n % 1000 for n in range(9000)], "price": [2.5] * 9000})
+    >>> run = aggregate(orders, items, on="id", group_by="kind", revenue=wm.sum("price"))
+    >>> run.exact().answer.to_pylist()
+    [{'kind': 'a', 'revenue': 11250.0}, {'kind': 'b', 'revenue': 11250.0}]
+    """
+    question = AggregateQuestion.parse(
+        on, how, group_by=group_by, where=where, aggregates=aggregates
+    )
+    settings = Settings.parse(confidence, simultaneous=simultaneous, every_look=every_look)
+    limit = parse_bytes(memory)
+    tables = (
+        open_table(left, side=Side.LEFT, memory=limit),
+        open_table(right, side=Side.RIGHT, memory=limit),
+    )
+    resolved = question.resolve((tables[0].schema, tables[1].schema))
+    described = _describe(tables, resolved)
+    plan = plan_reads(described, resolved.how, memory=limit, seed=seed)
+    engine = _Engine(tables, resolved, plan, blocks=(described[0].blocks, described[1].blocks))
+    return AggregateRun(resolved, described, plan, engine=engine, settings=settings)
+
+
+def _describe(tables: Tables, question: ResolvedQuestion) -> tuple[Table, Table]:
+    left, right = (
+        Table(table.blocks(question.keys[0][side]), entry_bytes(question, side))
+        for side, table in zip(Side, tables, strict=True)
+    )
+    return left, right
+
+
+class _Engine:
+    """Threads that read blocks and let them meet the other side."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        question: ResolvedQuestion,
+        plan: ReadPlan,
+        *,
+        blocks: tuple[Sequence[Block], Sequence[Block]],
+    ) -> None:
+        self._tables = tables
+        self._question = question
+        self._plan = plan
+        self._blocks = blocks
+        self._meeting = Meeting(question, sampled=plan.sampled)
+        self._threads = max(os.cpu_count() or 1, 1)
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="watersmeet-block")
+        self._kept = _Kept(self._make, most=4 * self._threads)
+        self._complete: Entries | None = None
+        self._cancelled = threading.Event()
+
+    def totals(self, look: Look, *, last: bool) -> Iterable[BlockTotals]:
+        self._cancelled.clear()
+        if self._plan.design is Design.COMPLETE and self._complete is None:
+            self._complete = self._read_all()
+        blocks = look.blocks[self._plan.sampled]
+        shares = self._shares(blocks)
+        work = [self._pool.submit(self._share, share, sketched=not last) for share in shares]
+        try:
+            return list(chain.from_iterable(each.result() for each in work))
+        except BaseException:
+            self._cancelled.set()
+            raise
+
+    def _shares(self, blocks: Sequence[int]) -> list[list[int]]:
+        """Blocks for one thread after the other: those that need the same rows, side by side."""
+        table, sizes = self._tables[self._plan.sampled], self._blocks[self._plan.sampled]
+        if self._plan.design is Design.RANGES:
+            ordered = sorted(blocks, key=lambda block: (sizes[block].keys, block))
+        else:
+            ordered = sorted(blocks, key=lambda block: (table.bundle(block), block))
+        count = min(len(ordered), 4 * self._threads)
+        ends = [len(ordered) * part // max(count, 1) for part in range(count + 1)]
+        return [ordered[a:b] for a, b in pairwise(ends)]
+
+    def _share(self, blocks: Sequence[int], *, sketched: bool) -> list[BlockTotals]:
+        sampled = self._plan.sampled
+        table, sizes = self._tables[sampled], self._blocks[sampled]
+        names = self._question.names(sampled)
+        found = []
+        for _, bundle in groupby(blocks, key=table.bundle):
+            together = list(bundle)
+            for block, batch in zip(together, table.read(together, names), strict=True):
+                if self._cancelled.is_set():
+                    raise _Cancelled
+                found.append(
+                    self._meeting.totals(
+                        [batch],
+                        self._entries(block),
+                        block=block,
+                        rows=sizes[block].rows,
+                        sketched=sketched,
+                    )
+                )
+        return found
+
+    def _entries(self, block: int) -> Sequence[Entries]:
+        if self._complete is not None:
+            return [self._complete]
+        assert self._plan.needs is not None
+        return [self._kept.get(needed) for needed in self._plan.needs[block]]
+
+    def _make(self, block: int) -> Entries:
+        other = self._plan.other
+        batches = self._tables[other].read([block], self._question.names(other))
+        return make_entries(batches, self._question, sampled=self._plan.sampled)
+
+    def _read_all(self) -> Entries:
+        other = self._plan.other
+        table, names = self._tables[other], self._question.names(other)
+
+        def read(blocks: Iterable[int]) -> list[pa.RecordBatch]:
+            return list(table.read(list(blocks), names))
+
+        bundles = [
+            list(bundle) for _, bundle in groupby(range(len(self._blocks[other])), key=table.bundle)
+        ]
+        batches = chain.from_iterable(self._pool.map(read, bundles))
+        return make_entries(batches, self._question, sampled=self._plan.sampled)
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def close(self) -> None:
+        self.cancel()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._complete = None
+        self._kept.clear()
+
+
+class _Cancelled(WatersmeetError):
+    def __init__(self) -> None:
+        super().__init__("Reading was stopped.", remedy="Call resume() to go on.")
+
+
+class _Kept:
+    """The latest few results of a function, each made once though several threads ask."""
+
+    def __init__(self, make: Callable[[int], Entries], *, most: int) -> None:
+        self._make = make
+        self._most = most
+        self._lock = threading.Lock()
+        self._results: OrderedDict[int, Future[Entries]] = OrderedDict()
+
+    def get(self, number: int) -> Entries:
+        with self._lock:
+            future = self._results.get(number)
+            mine = future is None
+            if future is None:
+                future = self._results[number] = Future()
+                while len(self._results) > self._most:
+                    self._results.popitem(last=False)
+            else:
+                self._results.move_to_end(number)
+        if mine:
+            try:
+                future.set_result(self._make(number))
+            except BaseException as error:
+                future.set_exception(error)
+                with self._lock:
+                    self._results.pop(number, None)
+        return future.result()
+
+    def clear(self) -> None:
+        with self._lock:
+            self._results.clear()

@@ -1,0 +1,243 @@
+"""Tables that are read a block at a time, in any order: Parquet row groups, or rows in memory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from watersmeet.aggregates.planner import Block, Range
+from watersmeet.errors import InputChanged, InvalidArgument
+from watersmeet.local.files import find_files
+from watersmeet.local.sources import open_source
+from watersmeet.model import Side
+
+# Fewer sampling units than this leave an interval wide, whatever their size.
+_FEWEST = 64
+# Smaller ones cost more in calls than in reading.
+_LEAST_ROWS = 256
+_MEMORY_BLOCK = 16_384
+_FOOTERS_AT_ONCE = 4
+
+
+class BlockTable(Protocol):
+    """A table in blocks. `bundle` is a number that blocks share which are best read together."""
+
+    schema: pa.Schema
+    name: str
+
+    def blocks(self, key: str) -> tuple[Block, ...]:
+        """All blocks, with what the key lies between in each if that is known."""
+        ...
+
+    def bundle(self, block: int) -> int: ...
+
+    def read(self, blocks: Sequence[int], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns of some blocks of one bundle, a batch for each block."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Rows [start, stop) of a row group."""
+
+    group: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class _RowGroup:
+    file: int
+    number: int
+    rows: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file as it was when it was opened."""
+
+    path: Path
+    metadata: pq.FileMetaData
+    stamp: tuple[int, int]
+
+    @classmethod
+    def open(cls, path: Path, argument: str) -> _File:
+        try:
+            stamp = _stamp(path)
+            return cls(path, pq.read_metadata(path), stamp)
+        except (OSError, pa.ArrowException) as error:
+            raise InvalidArgument(
+                f"{argument}: {str(path)!r} cannot be read as Parquet: {error}.",
+                remedy="Check that the file is complete.",
+            ) from error
+
+    def check(self) -> None:
+        try:
+            same = _stamp(self.path) == self.stamp
+        except OSError:
+            same = False
+        if not same:
+            raise InputChanged(
+                f"{self.path} has changed or vanished since it was opened.",
+                remedy="Run the aggregate again, over files that stay as they are meanwhile.",
+            )
+
+    def read(self, group: int, names: Sequence[str]) -> pa.Table:
+        try:
+            with pq.ParquetFile(self.path, metadata=self.metadata, pre_buffer=False) as file:
+                rows = file.read_row_group(group, columns=list(names), use_threads=False)
+        except (OSError, pa.ArrowException):
+            self.check()
+            raise
+        self.check()
+        return rows
+
+
+class ParquetTable:
+    """Row groups of Parquet files, cut into pieces where they are few."""
+
+    def __init__(self, paths: Sequence[Path], *, argument: str) -> None:
+        self.name = f"{len(paths)} Parquet file" + ("s" if len(paths) != 1 else "")
+        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
+            self._files = list(pool.map(lambda path: _File.open(path, argument), paths))
+        self.schema = self._files[0].metadata.schema.to_arrow_schema().remove_metadata()
+        self._groups = [
+            _RowGroup(place, number, group.num_rows, group.total_byte_size)
+            for place, file in enumerate(self._files)
+            for number in range(file.metadata.num_row_groups)
+            if (group := file.metadata.row_group(number)).num_rows
+        ]
+        rows = sum(group.rows for group in self._groups)
+        most = max(rows // _FEWEST, _LEAST_ROWS)
+        few = len(self._groups) < _FEWEST
+        self._pieces = [
+            _Piece(place, start, stop)
+            for place, group in enumerate(self._groups)
+            for start, stop in (cut(group.rows, most) if few else [(0, group.rows)])
+        ]
+
+    def blocks(self, key: str) -> tuple[Block, ...]:
+        ranges = [self._range(group, key) for group in self._groups]
+        found = []
+        for piece in self._pieces:
+            group = self._groups[piece.group]
+            rows = piece.stop - piece.start
+            found.append(Block(rows, group.nbytes * rows // group.rows, ranges[piece.group]))
+        return tuple(found)
+
+    def bundle(self, block: int) -> int:
+        return self._pieces[block].group
+
+    def read(self, blocks: Sequence[int], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        group = self._groups[self._pieces[blocks[0]].group]
+        rows = self._files[group.file].read(group.number, names)
+        rows = rows.select(names).cast(pa.schema([self.schema.field(name) for name in names]))
+        for block in blocks:
+            piece = self._pieces[block]
+            yield _one(rows.slice(piece.start, piece.stop - piece.start))
+
+    def _range(self, group: _RowGroup, key: str) -> Range | None:
+        """From the footer, for whole numbers and times."""
+        kind = self.schema.field(key).type
+        if not (pt.is_signed_integer(kind) or pt.is_date32(kind) or pt.is_timestamp(kind)):
+            return None
+        metadata = self._files[group.file].metadata
+        place = metadata.schema.names.index(key)
+        column = metadata.row_group(group.number).column(place)
+        statistics = column.statistics
+        if column.physical_type == "INT96" or statistics is None or not statistics.has_min_max:
+            return None
+        return int(statistics.min_raw), int(statistics.max_raw)
+
+
+class MemoryTable:
+    """Rows in memory, in stretches."""
+
+    def __init__(self, table: pa.Table, *, name: str) -> None:
+        self.name = name
+        self.schema = table.schema.remove_metadata()
+        self._table = table.replace_schema_metadata(None).combine_chunks()
+        most = min(max(len(table) // _FEWEST, _LEAST_ROWS // 16), _MEMORY_BLOCK)
+        self._pieces = list(cut(len(table), most))
+
+    def blocks(self, key: str) -> tuple[Block, ...]:
+        width = self._table.nbytes // max(len(self._table), 1)
+        return tuple(Block(stop - start, (stop - start) * width) for start, stop in self._pieces)
+
+    def bundle(self, block: int) -> int:
+        return block
+
+    def read(self, blocks: Sequence[int], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for block in blocks:
+            start, stop = self._pieces[block]
+            yield _one(self._table.select(names).slice(start, stop - start))
+
+
+def open_table(source: Any, *, side: Side, memory: int) -> BlockTable:
+    """Anything that `local.join` takes. What is no Parquet file is read into memory."""
+    argument = side.name.lower()
+    if isinstance(source, ds.FileSystemDataset) and source.format == ds.ParquetFileFormat():
+        source = [Path(path) for path in source.files]
+    is_path = isinstance(source, str | os.PathLike)
+    if is_path or (isinstance(source, list | tuple) and source and _all_paths(source)):
+        paths = [Path(source)] if is_path else [Path(path) for path in source]
+        files = [file for path in paths for file in find_files(path, argument)]
+        if all(file.format.name == "parquet" and not file.values for file in files):
+            return ParquetTable([file.path for file in files], argument=argument)
+    opened = open_source(source, side=side, batch_bytes=memory)
+    batches = []
+    held = 0
+    for batch in opened.batches():
+        held += batch.nbytes
+        if held > memory:
+            raise InvalidArgument(
+                f"{opened.name} can only be read from its beginning, and does not fit in memory "
+                f"({memory:,} bytes).",
+                remedy="Write it as Parquet, whose parts can be read in any order, or give more "
+                "memory.",
+            )
+        batches.append(batch)
+    if not batches and opened.schema is None:
+        raise InvalidArgument(
+            f"{opened.name} yielded no batch, so its columns are unknown.",
+            remedy="Give a pyarrow Table, or at least one batch, which may be empty.",
+        )
+    table = pa.Table.from_batches(batches, schema=opened.schema)
+    return MemoryTable(table, name=f"{opened.name}, in memory")
+
+
+def cut(rows: int, most: int) -> Iterator[tuple[int, int]]:
+    """Stretches of about the same length, none longer than `most`.
+
+    >>> list(cut(10, 4))
+    [(0, 4), (4, 7), (7, 10)]
+    """
+    parts = max(-(-rows // most), 1)
+    ends = [rows * part // parts for part in range(parts + 1)]
+    ends = [rows - end for end in reversed(ends)]
+    yield from ((start, stop) for start, stop in pairwise(ends) if stop > start)
+
+
+def _one(rows: pa.Table) -> pa.RecordBatch:
+    batches = rows.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
+
+
+def _all_paths(items: Sequence[Any]) -> bool:
+    return all(isinstance(item, str | os.PathLike) for item in items)
