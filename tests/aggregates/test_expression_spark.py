@@ -47,7 +47,9 @@ EXPRESSIONS = [
     "cast(if(f32 < 1e6, -f32, 0) as int)", "cast(d0 as numeric(12))", "d5::int + 1",
     "d15 * (1 - d5)", "(d15 - 0.01) * (1 + d5) * (1 - d5)", "d15 * (1 - d5) / 2",
     "123456789012345678901234567890.25 - d5", "-(5) * d5",
-    "-5 * d5", "2L * d5", "cast(2 as bigint) * d5", "0 * d5", "0.00 + d5", "1. * d5",
+    "-5 * d5", "2L * d5", "cast(2 as bigint) * d5", "cast(2 as int) * d5",
+    "i32 + 1 / i8", "if(i32 > 1 / i8, 1, 0)", "(1 / i8) / i32", "if(i32 in (1 / i8), 1, 0)",
+    "0 * d5", "0.00 + d5", "1. * d5",
     ".5 * d5", "1 + 2 * 3 - 4 % 3", "i32 - -5", "- i32 % 3", "(i32)", "`odd name` * 2",
     "`f64` - `f64`", "left.i32 + 1", "I32 + 1",
     "case when nonzero > 0 then i32 / nonzero else 0 end",
@@ -75,7 +77,8 @@ FAILING = [
     "i32 * 2000", "i8 + i8", "i8 * 2Y", "i64 * i64", "cast(i32 as tinyint)", "cast(f64 as int)",
     "cast(d15 as decimal(5, 2))", "cast(i32 as decimal(3, 1))", "1 / i64", "i64 / i8", "i8 % i16",
     "f64 / 0.0", "d5 / d5", "cast(i64 as int)", "9223372036854775807 + i32", "1 % f64",
-    "d30 * 1000000000000",
+    "d30 * 1000000000000", "1 / i8 + i32",
+    "i32 / (1 / i8)", "if(1 / i8 > i32, 1, 0)",
 ]  # fmt: skip
 
 

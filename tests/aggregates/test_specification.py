@@ -119,6 +119,7 @@ def test_a_key_of_one_name_goes_with_the_other_columns() -> None:
         ((), wm.sum("cast(priority as int)"), InvalidArgument, "Add it as a column"),
         ((), wm.sum("cast(price as decimal(40, 2))"), InvalidArgument, "Add it as a column"),
         ((), wm.sum("price in (select 1)"), InvalidArgument, "Add it as a column"),
+        ((), wm.sum("2L * cast(price as int)"), InvalidArgument, "without its suffix"),
         ((), wm.sum("price +"), InvalidArgument, "no SQL expression"),
         ((), wm.sum("price 3"), InvalidArgument, "no SQL expression"),
         ((), wm.sum("'abc"), InvalidArgument, "no SQL expression"),

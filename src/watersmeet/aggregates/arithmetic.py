@@ -15,7 +15,7 @@ from watersmeet.aggregates.numbers import (
     Bounds,
     Mask,
     Numbers,
-    both_valid,
+    both,
     differences,
     exactly,
     inside,
@@ -40,7 +40,7 @@ def compute(
     if pt.is_floating(kind):
         with np.errstate(all="ignore"):
             values = _FLOAT[operator](left.values, right.values)
-        return Numbers(np.asarray(values), both_valid(left.valid, right.valid))
+        return Numbers(np.asarray(values), both(left.valid, right.valid))
     if operator == "/":
         return within(_quotient(left, right, kind), kind, active=active)
     scale = left.scale + right.scale
@@ -132,7 +132,7 @@ def _without_zeros(operator: str, left: Numbers, right: Numbers, active: Active)
     zeros = np.asarray(right.values == 0, np.bool_)
     if not zeros.any():
         return right
-    if _matters(zeros, both_valid(left.valid, right.valid), active):
+    if _matters(zeros, both(left.valid, right.valid), active):
         raise ArithmeticFailed(
             f"{'Division' if operator == '/' else 'Remainder'} by zero.",
             remedy="Guard it, as in CASE WHEN b <> 0 THEN a / b END.",
@@ -151,8 +151,14 @@ def _remainder(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     """With the sign of the dividend, as in Java."""
     if left.dtype != object:
         return np.asarray(np.fmod(left, right))
-    rest = np.asarray(np.abs(left) % np.abs(right), object)
-    return np.where(np.asarray(left < 0, np.bool_), -rest, rest)
+    return _signed(left < 0, np.abs(left) % np.abs(right), left.dtype)
+
+
+def _signed(negative: Any, size: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Sizes with their signs. Of a constant NumPy makes a plain number, which may be too large for
+    it to take back without being told the type."""
+    below, above = np.asarray(-size, dtype), np.asarray(size, dtype)
+    return np.asarray(np.where(np.asarray(negative, np.bool_), below, above), dtype)
 
 
 def _divided(numbers: Numbers, divisor: int, extra: int) -> Numbers:
@@ -162,8 +168,7 @@ def _divided(numbers: Numbers, divisor: int, extra: int) -> Numbers:
     if not inside((low - extra, high + extra), (LONG[0] + 1, LONG[1])) or divisor > LONG[1]:
         values = values.astype(object)
     result = (np.abs(values) + extra) // divisor
-    result = np.where(np.asarray(values < 0, np.bool_), -result, result)
-    return Numbers(np.asarray(result, values.dtype), numbers.valid).tight()
+    return Numbers(_signed(values < 0, result, values.dtype), numbers.valid).tight()
 
 
 def _quotient(left: Numbers, right: Numbers, kind: pa.DataType) -> Numbers:
@@ -172,9 +177,8 @@ def _quotient(left: Numbers, right: Numbers, kind: pa.DataType) -> Numbers:
     divisor = np.abs(right.values.astype(object))
     size = (np.abs(dividend) * 2 + divisor) // (divisor * 2)
     negative = (left.values < 0) != (right.values < 0)
-    signed = np.asarray(np.where(negative, -size, size), object)
-    valid = both_valid(left.valid, right.valid)
-    wide = Numbers(signed, valid, _QUOTIENT_SCALE).tight()
+    valid = both(left.valid, right.valid)
+    wide = Numbers(_signed(negative, size, np.dtype(object)), valid, _QUOTIENT_SCALE).tight()
     drop = 10 ** (_QUOTIENT_SCALE - kind.scale)
     result = _divided(wide, drop, drop // 2)
     return Numbers(result.values, valid, kind.scale, result.bounds)

@@ -34,7 +34,7 @@ from watersmeet.aggregates.nodes import (
     Node,
     Not,
 )
-from watersmeet.aggregates.numbers import Mask, Numbers, both_valid, read
+from watersmeet.aggregates.numbers import Mask, Numbers, both, read
 from watersmeet.aggregates.promotion import is_number
 from watersmeet.model import Side
 
@@ -93,7 +93,7 @@ class Evaluation:
             case Literal():
                 return _constant(node)
             case Arithmetic():
-                left, right = self.numbers(node.left, active), self.numbers(node.right, active)
+                left, right = self._operands(node, active)
                 return compute(node.operator, left, right, kind=node.kind, active=active)
             case Negative():
                 return negated(self.numbers(node.operand, active), node.kind, active=active)
@@ -136,6 +136,14 @@ class Evaluation:
             return _null_if(not values.is_valid)
         return _truth(values.is_null()).fails if values.null_count else None
 
+    def _operands(self, node: Arithmetic | Compare, active: Active) -> tuple[Numbers, Numbers]:
+        """Where one is null Spark does not compute the other; it begins with a divisor, or left."""
+        if node.operator in ("/", "%"):
+            right = self.numbers(node.right, active)
+            return self.numbers(node.left, both(active, right.valid)), right
+        left = self.numbers(node.left, active)
+        return left, self.numbers(node.right, both(active, left.valid))
+
     def _column(self, side: Side, name: str) -> Numbers:
         known = self._read.get((side, name))
         if known is None:
@@ -153,8 +161,8 @@ class Evaluation:
         compare = _NUMPY[node.operator]
         kind = node.left.kind
         if is_number(kind):
-            left, right = self.numbers(node.left, active), self.numbers(node.right, active)
-            valid = both_valid(left.valid, right.valid)
+            left, right = self._operands(node, active)
+            valid = both(left.valid, right.valid)
             if not left.exact:
                 return Truth(_compare_floats(compare, left.values, right.values), valid)
             scale = max(left.scale, right.scale)
@@ -163,14 +171,14 @@ class Evaluation:
         if pt.is_boolean(kind):
             one, other = self.truth(node.left, active), self.truth(node.right, active)
             values = np.asarray(compare(one.values, other.values))
-            return Truth(values, both_valid(one.valid, other.valid))
+            return Truth(values, both(one.valid, other.valid))
         return _truth(_ARROW[node.operator](self._array(node.left), self._array(node.right)))
 
     def _logic(self, node: Logic, active: Active) -> Truth:
         left = self.truth(node.left, active)
         settled = left.fails if node.operator == "AND" else left.holds
-        right = self.truth(node.right, _also(active, np.asarray(~settled)))
-        valid = both_valid(left.valid, right.valid)
+        right = self.truth(node.right, both(active, np.asarray(~settled)))
+        valid = both(left.valid, right.valid)
         if node.operator == "AND":
             values, decided = left.holds & right.holds, left.fails | right.fails
         else:
@@ -185,7 +193,7 @@ class Evaluation:
             if result.valid is None:
                 break
             missing = np.asarray(~result.valid)
-            values = self.numbers(other, _also(active, missing))
+            values = self.numbers(other, both(active, missing))
             result = _merged(missing, values, result)
         return result
 
@@ -195,8 +203,8 @@ class Evaluation:
         open_rows = active
         for condition, value in zip(node.conditions, node.values, strict=True):
             holds = self.truth(condition, open_rows).holds
-            chosen.append((holds, self.numbers(value, _also(open_rows, holds))))
-            open_rows = _also(open_rows, np.asarray(~holds))
+            chosen.append((holds, self.numbers(value, both(open_rows, holds))))
+            open_rows = both(open_rows, np.asarray(~holds))
         result = self.numbers(node.otherwise, open_rows)
         for holds, values in reversed(chosen):
             result = _merged(holds, values, result)
@@ -211,10 +219,6 @@ def _merged(where: Mask, first: Numbers, second: Numbers) -> Numbers:
     values = np.asarray(np.where(where, first.values, second.values))
     bounds = (min(first.bounds[0], second.bounds[0]), max(first.bounds[1], second.bounds[1]))
     return Numbers(values, valid, first.scale, bounds)
-
-
-def _also(active: Active, rows: Mask) -> Mask:
-    return rows if active is None else np.asarray(active & rows)
 
 
 def _null_if(null: bool) -> Mask | None:

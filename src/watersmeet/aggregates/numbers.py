@@ -97,7 +97,8 @@ def inside(bounds: Bounds, limits: Bounds) -> bool:
     return limits[0] <= bounds[0] and bounds[1] <= limits[1]
 
 
-def both_valid(left: Mask | None, right: Mask | None) -> Mask | None:
+def both(left: Mask | None, right: Mask | None) -> Mask | None:
+    """Rows that are in both masks; None is a mask of all rows."""
     if left is None or right is None:
         return right if left is None else left
     return np.asarray(left & right)
@@ -126,7 +127,7 @@ def exactly(
 
     The scale of the result is left to the caller.
     """
-    valid = both_valid(left.valid, right.valid)
+    valid = both(left.valid, right.valid)
     for attempt in range(2):
         bounds = bounds_of(left.bounds, right.bounds)
         if inside(bounds, LONG) and left.values.dtype == right.values.dtype == np.int64:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 _ADD_A_COLUMN = "Add it as a column of the DataFrame and use that column."
 _ARITHMETIC = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%"}
 _COMPARE = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}
+_SUFFIXED = re.compile(r"\b\d+[lsy]\b", re.IGNORECASE)
+_CAST = re.compile(r"\bcast\b|::", re.IGNORECASE)
 _TYPES = {
     "TINYINT": pa.int8(),
     "SMALLINT": pa.int16(),
@@ -65,12 +68,19 @@ def parse(text: str, scope: Scope) -> Node:
             f"{text!r} is no SQL expression.",
             remedy="Write arithmetic over column names, as in price * (1 - discount).",
         ) from None
-    return _Reader(text, scope).read(tree)
+    suffixed = _SUFFIXED.search(text) is not None
+    if suffixed and _CAST.search(text):
+        raise InvalidArgument(
+            f"{text!r} has both a cast and a number with a suffix, which look alike to its reader.",
+            remedy="Write the number without its suffix.",
+        )
+    return _Reader(text, scope, suffixed=suffixed).read(tree)
 
 
 class _Reader:
-    def __init__(self, text: str, scope: Scope) -> None:
+    def __init__(self, text: str, scope: Scope, *, suffixed: bool) -> None:
         self._text = text
+        self._suffixed = suffixed
         self._scope = scope
         self._readers: dict[str, Callable[..., Node]] = {
             "Paren": lambda tree: self.read(tree.this),
@@ -137,9 +147,11 @@ class _Reader:
         if name == "DATE" and isinstance(operand, Literal) and isinstance(operand.value, str):
             return Literal(_date(operand.value), pa.date32())
         kind = self._cast_type(tree, name, operand)
-        if isinstance(operand, Literal) and self._is_suffix(operand, kind):
-            return Literal(operand.value, kind)
-        return cast(operand, kind)
+        if type(tree.this).__name__ == "Literal" and pt.is_signed_integer(kind) and self._suffixed:
+            # sqlglot reads 2L as a cast, Spark as a literal.
+            return Literal(int(tree.this.this), kind)
+        # Kept if it changes nothing: beside a decimal a literal has only the digits it shows.
+        return Cast(operand, kind) if isinstance(operand, Literal) else cast(operand, kind)
 
     def _cast_type(self, tree: exp.Cast, name: str, operand: Node) -> pa.DataType:
         kind = _TYPES.get(name)
@@ -155,12 +167,6 @@ class _Reader:
         if kind is None or not possible or rounded or twice or tree.args.get("safe"):
             raise self._refused(tree)
         return kind
-
-    def _is_suffix(self, literal: Literal, kind: pa.DataType) -> bool:
-        """Whether this is `2L`, which sqlglot reads as a cast and Spark as a literal."""
-        text = self._text.lower()
-        written = "cast" not in text and "::" not in text
-        return written and type(literal.value) is int and pt.is_signed_integer(kind)
 
     def _coalesce(self, tree: exp.Coalesce) -> Node:
         operands = [self.read(part) for part in (tree.this, *tree.expressions)]
