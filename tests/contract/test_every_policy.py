@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from watersmeet.model import Side
-from watersmeet.operators.family import ALGORITHMS
+from watersmeet.operators.family import PROGRESSIVE
 from watersmeet.policies import flush, react
 from watersmeet.policies.flush import Held, Victim
 from watersmeet.policies.react import Owed, Task, TaskKind
@@ -30,8 +30,8 @@ FLUSH, REACT = policies(flush, Held), policies(react, Owed)
 
 
 def test_every_policy_in_use_is_found() -> None:
-    assert {a.flush for a in ALGORITHMS.values()} - {None} <= set(FLUSH.values())
-    assert {a.react for a in ALGORITHMS.values()} - {None} <= set(REACT.values())
+    assert {a.flush for a in PROGRESSIVE.values()} - {None} <= set(FLUSH.values())
+    assert {a.react for a in PROGRESSIVE.values()} - {None} <= set(REACT.values())
 
 
 @pytest.mark.parametrize("policy", FLUSH.values(), ids=FLUSH.keys())

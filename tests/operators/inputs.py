@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.model import Side
-from watersmeet.operators.family import make_operator
+from watersmeet.operators.family import make_progressive
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.tuning import Costs, Tuning
 from watersmeet.rows.address import Matches
@@ -32,7 +32,7 @@ def batch(side: Side, keys: Iterable[int], first: int = 0) -> pa.RecordBatch:
 
 def make(name: str, directory: Path, tuning: Tuning, *, memory: int = 2**20) -> ProgressiveJoin:
     """An operator with blocks of a few rows, so that runs have many of them."""
-    join = make_operator(
+    join = make_progressive(
         name,
         SCHEMA,
         memory=MemoryAccount(memory),

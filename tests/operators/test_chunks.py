@@ -10,7 +10,7 @@ import pytest
 
 from tests.operators.inputs import COSTS
 from watersmeet.model import Side
-from watersmeet.operators.family import make_operator
+from watersmeet.operators.family import make_progressive
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches
@@ -54,7 +54,7 @@ def test_a_chunk_of_long_rows_fits_its_share_of_memory(
     batches = inputs(lengths)
     schema = JoinSchema.resolve(batches[0].schema, batches[1].schema, "key", "inner")
     account, spill = MemoryAccount(MEMORY), SpillArea(tmp_path)
-    join = make_operator(name, schema, memory=account, spill=spill, tuning=Tuning(costs=COSTS))
+    join = make_progressive(name, schema, memory=account, spill=spill, tuning=Tuning(costs=COSTS))
     results = largest = 0
     for matches in run(join, batches):
         rows = schema.materialise(matches)
@@ -76,7 +76,7 @@ def test_few_long_rows_that_meet_each_other_fit_too(every: int, how: str, tmp_pa
     batches = pa.record_batch(columns), pa.record_batch(columns)
     schema = JoinSchema.resolve(batches[0].schema, batches[1].schema, "key", how)
     account, spill = MemoryAccount(MEMORY), SpillArea(tmp_path)
-    join = make_operator("rpj", schema, memory=account, spill=spill, tuning=Tuning(costs=COSTS))
+    join = make_progressive("rpj", schema, memory=account, spill=spill, tuning=Tuning(costs=COSTS))
     largest = results = 0
     for matches in run(join, batches, each=100):
         result = schema.materialise(matches)
@@ -90,7 +90,7 @@ def test_few_long_rows_that_meet_each_other_fit_too(every: int, how: str, tmp_pa
 def test_short_rows_have_large_chunks_again_after_long_ones(tmp_path: Path) -> None:
     batches = inputs([LENGTH] * 40)
     schema = JoinSchema.resolve(batches[0].schema, batches[1].schema, "key", "inner")
-    join = make_operator(
+    join = make_progressive(
         "hmj-all",  # a flush empties memory, so the long ones leave it
         schema,
         memory=MemoryAccount(MEMORY),

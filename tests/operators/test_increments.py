@@ -19,7 +19,7 @@ from tests.operators.inputs import COSTS, SCHEMA, batch, make, numbered
 from watersmeet.errors import SpillCorrupted, StateError
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.base import JoinOperator, Manifest
-from watersmeet.operators.family import ALGORITHMS, find_algorithm, make_operator
+from watersmeet.operators.family import PROGRESSIVE, find_algorithm, make_progressive
 from watersmeet.operators.increments import Increments
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.tuning import Tuning
@@ -109,14 +109,14 @@ class SavedMember:
 
     @property
     def least_memory(self) -> int:
-        return 64 * 2**20 if find_algorithm(self.name).flush is None else 0
+        return 0 if find_algorithm(self.name).spills else 64 * 2**20
 
     @property
     def _tuning(self) -> Tuning:
         return replace(self.tuning, memory_rows=None) if self.least_memory else self.tuning
 
     def make(self, schema: JoinSchema, resources: Resources) -> JoinOperator:
-        join = make_operator(
+        join = make_progressive(
             self.name,
             schema,
             memory=resources.memory,
@@ -166,7 +166,7 @@ def test_every_schedule_gives_the_join(name: str, how: JoinType, folder: Folder)
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", PROGRESSIVE)
 def test_every_forced_mode_gives_the_join(name: str, mode: str, folder: Folder) -> None:
     for how in (JoinType.FULL, JoinType.SEMI):
         play(SavedMember(name, folder=folder), forced_cases(how)[mode])
@@ -252,7 +252,7 @@ def restored(folder: Folder, manifest: Manifest, directory: Path) -> Increments:
         folder,
         manifest,
         schema=SCHEMA,
-        algorithm=ALGORITHMS["rpj"],
+        algorithm=PROGRESSIVE["rpj"],
         memory=MemoryAccount(2**20),
         spill=SpillArea(directory),
         clock=lambda: 0.0,

@@ -12,7 +12,7 @@ import pytest
 
 from tests.operators.inputs import BLOCK_BYTES, COSTS, SCHEMA, batch, make, numbered
 from watersmeet.model import Side
-from watersmeet.operators.family import ALGORITHMS, make_operator
+from watersmeet.operators.family import PROGRESSIVE, make_progressive
 from watersmeet.operators.metrics import FlushRecord, Metrics
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
@@ -23,7 +23,7 @@ from watersmeet.store.spill import Io, IoKind, SpillArea
 PARTITIONS = 4
 ROWS = 400
 TUNING = Tuning(partitions=PARTITIONS, memory_rows=60, fan_in=2, costs=COSTS)
-SPILLING = [name for name, algorithm in ALGORITHMS.items() if algorithm.flush]
+SPILLING = [name for name, algorithm in PROGRESSIVE.items() if algorithm.flush]
 
 
 def play(join: ProgressiveJoin) -> dict[Stage, int]:
@@ -47,7 +47,7 @@ def play(join: ProgressiveJoin) -> dict[Stage, int]:
 @pytest.mark.parametrize("name", SPILLING)
 def test_every_flush_is_on_record_with_its_reason(name: str, tmp_path: Path) -> None:
     seen: list[Io] = []
-    join = make_operator(
+    join = make_progressive(
         name,
         SCHEMA,
         memory=MemoryAccount(2**20),

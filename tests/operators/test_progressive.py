@@ -11,7 +11,7 @@ import pytest
 from tests.operators.inputs import COSTS, batch, make, numbered
 from watersmeet.errors import InvalidArgument, MemoryTooSmall
 from watersmeet.model import Side
-from watersmeet.operators.family import ALGORITHMS, make_operator
+from watersmeet.operators.family import PROGRESSIVE, make_progressive
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.schema import JoinSchema
@@ -20,12 +20,12 @@ from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
 
 L, R = Side
-SPILLING = [name for name, algorithm in ALGORITHMS.items() if algorithm.flush]
+SPILLING = [name for name, algorithm in PROGRESSIVE.items() if algorithm.flush]
 TEXTS = pa.schema({"key": pa.int64(), "text": pa.string()})
 
 
 def of_texts(name: str, directory: Path, *, memory: int, how: str = "inner") -> ProgressiveJoin:
-    return make_operator(
+    return make_progressive(
         name,
         JoinSchema.resolve(TEXTS, TEXTS, "key", how),
         memory=MemoryAccount(memory),
@@ -133,7 +133,7 @@ def test_pmj_loses_no_pair_when_marks_grow_into_the_room_of_an_arrival(
 ) -> None:
     """Found as a bug: room was made a second time, when the arrival had its stamps already."""
     monkeypatch.setattr(marks, "_FEWEST_BYTES", 64)  # so that marks grow often
-    join = make_operator(
+    join = make_progressive(
         "pmj",
         JoinSchema.resolve(KEYS, KEYS, "key", "full"),
         memory=MemoryAccount(memory),
@@ -194,8 +194,8 @@ def test_the_tables_of_a_closed_join_are_freed(tmp_path: Path) -> None:
 
 
 def test_an_unknown_algorithm_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match=r"'grace' is not known.*shj, xjoin"):
-        make("grace", tmp_path, Tuning())
+    with pytest.raises(InvalidArgument, match=r"'gracious' is not known.*shj, xjoin"):
+        make("gracious", tmp_path, Tuning())
 
 
 def test_one_side_that_ends_first_frees_what_the_other_has_in_memory(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.operators.inputs import COSTS, SCHEMA, SCHEMAS, batch, make, numbered
 from watersmeet.errors import SpillCorrupted, StateError
 from watersmeet.model import Side
 from watersmeet.operators.base import Manifest
-from watersmeet.operators.family import ALGORITHMS
+from watersmeet.operators.family import PROGRESSIVE
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.schema import JoinSchema
@@ -56,7 +56,7 @@ def restored(
 ) -> ProgressiveJoin:
     settings: dict[str, Any] = {
         "schema": SCHEMA,
-        "algorithm": ALGORITHMS["rpj"],
+        "algorithm": PROGRESSIVE["rpj"],
         "memory": MemoryAccount(2**20),
         "spill": SpillArea(directory),
         "clock": lambda: 0.0,
@@ -72,10 +72,10 @@ def test_a_join_goes_on_elsewhere_and_the_saved_one_goes_on_too(name: str, tmp_p
     manifest = join.save(area)
     assert found + rest(join) == EVERY
     join.close()
-    other = restored(area, manifest, tmp_path, algorithm=ALGORITHMS[name])
+    other = restored(area, manifest, tmp_path, algorithm=PROGRESSIVE[name])
     assert found + rest(other) == EVERY
     other.close()
-    third = restored(area, manifest, tmp_path, algorithm=ALGORITHMS[name])
+    third = restored(area, manifest, tmp_path, algorithm=PROGRESSIVE[name])
     area.close()
     assert found + rest(third) == EVERY
     third.close()
@@ -98,7 +98,7 @@ def test_a_join_restored_twice_from_one_manifest_shares_nothing(tmp_path: Path) 
     area = SpillArea(tmp_path)
     manifest = join.save(area)
     as_text = json.dumps(manifest)
-    settings: dict[str, Any] = {"schema": SCHEMA, "algorithm": ALGORITHMS["rpj"], "tuning": TUNING}
+    settings: dict[str, Any] = {"schema": SCHEMA, "algorithm": PROGRESSIVE["rpj"], "tuning": TUNING}
     other = ProgressiveJoin.restore(
         area,
         manifest,  # as it is, without a detour through text
@@ -148,7 +148,7 @@ OTHER_TYPE = JoinSchema.resolve(
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"algorithm": ALGORITHMS["hmj"]}, "algorithm"),
+        ({"algorithm": PROGRESSIVE["hmj"]}, "algorithm"),
         ({"schema": OUTER}, "how"),
         ({"schema": OTHER_KEY}, "keys"),
         ({"schema": OTHER_TYPE}, "left"),

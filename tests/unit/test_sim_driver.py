@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from watersmeet.errors import InvalidArgument
-from watersmeet.operators.family import make_operator
+from watersmeet.operators.family import make_progressive
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.tuning import Costs, Tuning
 from watersmeet.rows.address import Stage
@@ -54,7 +54,7 @@ class Bench:
     ) -> Trace:
         meter = Meter(VirtualClock(), disk=DISK, processor=processor or Processor())
         spill = SpillArea(self.directory, observe=meter.observe)
-        self.operator = make_operator(
+        self.operator = make_progressive(
             algorithm,
             join_schema(),
             memory=MemoryAccount(2**24),

@@ -18,6 +18,14 @@ _IN_WORDS = {
     "pmj": "the progressive merge join: spills all of a full memory, merges at the end",
     "rpj": "the rate-based progressive join: spills what arriving rows are least likely to meet, "
     "and does in stalls what promises most results per second",
+    "pr-join": "the partitioned expanding ripple join: spills by partition, and joins all of a "
+    "partition whenever it has grown enough",
+    "ripple": "the block ripple join: every full memory is joined with all that was spilled",
+    "hash-ripple": "the hash ripple join: left rows meet the right rows that came first, the rest "
+    "is joined by partition at the end",
+    "sms": "the sort-merge-shrink join: a full memory is joined with itself, the rest at the end",
+    "dbo": "the two-way DBO join: each side leaves a full memory in turn, the rest at the end",
+    "grace": "the GRACE hash join: everything is partitioned first and joined at the end",
 }
 
 _STAGES = {
@@ -82,9 +90,9 @@ def megabytes(nbytes: int) -> str:
 
 def _algorithm(driver: Driver) -> str:
     name = driver.question.algorithm
-    family = name.partition("-")[0]
+    words = _IN_WORDS.get(name) or _IN_WORDS[name.partition("-")[0]]
     chosen = "auto, which is " if driver.question.auto else ""
-    return f"{chosen}{name}, {_IN_WORDS[family]}"
+    return f"{chosen}{name}, {words}"
 
 
 def _spills(driver: Driver) -> str:

@@ -54,7 +54,8 @@ def join(
         inner, left, right, full, semi or anti.
     algorithm
         shj, xjoin, hmj, pmj, rpj, rpj-md, rpj-dd, ...; auto is rpj, the one that keeps in memory
-        what is likeliest to be asked for and uses every stall.
+        what is likeliest to be asked for and uses every stall. Or one of the joins that complete
+        rectangles, for estimates: pr-join, ripple, hash-ripple, sms, dbo, grace.
     memory
         The most this join may hold, such as "256MB": rows, indexes and waiting input.
     wait_threshold

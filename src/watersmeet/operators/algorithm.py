@@ -24,3 +24,11 @@ class Algorithm:
     flush_share: float | None = None
     joins_on_arrival: bool = True
     whole_stage: bool = False
+
+    @property
+    def spills(self) -> bool:
+        return self.flush is not None
+
+    @property
+    def reacts(self) -> bool:
+        return self.react is not None

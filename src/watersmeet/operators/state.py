@@ -7,7 +7,7 @@ found before any of its rows is used.
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,11 @@ from watersmeet.errors import StateError
 from watersmeet.model import Side
 from watersmeet.operators.disk import DiskPartition
 from watersmeet.operators.history import History
+from watersmeet.operators.memory import MemoryPart
+from watersmeet.operators.outcome import Outcome
 from watersmeet.operators.parts import Parts
 from watersmeet.rows.address import Stage
+from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.runs import STILL_HERE, RunWriter, SpilledRun, write_run
 from watersmeet.store.spill import Block, IoKind, SpillArea
 
@@ -25,13 +28,29 @@ if TYPE_CHECKING:
     from watersmeet.operators.progressive import ProgressiveJoin
 
 Manifest = dict[str, Any]
+Runs = tuple[list[SpilledRun], list[SpilledRun]]
 
 FORMAT = 1
 _BITS = pa.schema([("bits", pa.uint8())])
-_COUNTERS = (
+COUNTERS = (
     "rows_in", "null_keys", "candidates", "flush_count", "rows_spilled", "bytes_spilled",
     "md_tasks", "dd_tasks",
 )  # fmt: skip
+
+
+class Keeper(Protocol):
+    """What every join has that keeps rows in tables and runs."""
+
+    @property
+    def schema(self) -> JoinSchema: ...
+    @property
+    def spill(self) -> SpillArea: ...
+    @property
+    def memory(self) -> MemoryPart: ...
+    @property
+    def outcome(self) -> Outcome: ...
+    @property
+    def block_bytes(self) -> int: ...
 
 
 def save(join: ProgressiveJoin, area: SpillArea) -> Manifest:
@@ -39,8 +58,11 @@ def save(join: ProgressiveJoin, area: SpillArea) -> Manifest:
     parts = join.parts
     moved: dict[str, str] = {}
     return describe(join) | {
-        "partitions": [_save_partition(parts, p, area, moved) for p in parts.disk.partitions],
-        "resident": [_save_resident(parts, side, area) for side in Side],
+        "partitions": [
+            {"runs": save_runs(parts, disk.runs, area, moved), "history": disk.history.save()}
+            for disk in parts.disk.partitions
+        ],
+        "resident": [save_resident(parts, side, area) for side in Side],
         "marks": save_marks(parts, area),
     }
 
@@ -51,11 +73,12 @@ def load(join: ProgressiveJoin, area: SpillArea, manifest: Manifest) -> None:
     begin(join, manifest)
     moved: dict[str, str] = {}
     for p, saved in enumerate(manifest["partitions"]):
-        parts.disk.partitions[p] = _load_partition(parts, saved, area, moved)
+        runs = load_runs(parts, saved["runs"], area, moved)
+        parts.disk.partitions[p] = DiskPartition(runs, History.load(saved["history"]))
         parts.disk.changed(p)
     parts.memory.hold_at_least([run["rows"] for run in manifest["resident"]])
     for side, saved in zip(Side, manifest["resident"], strict=True):
-        _load_resident(parts, side, saved, area)
+        load_resident(parts, side, saved, area)
     load_marks(parts, manifest["marks"], area)
     complete(join, manifest)
 
@@ -71,7 +94,7 @@ def describe(join: ProgressiveJoin) -> Manifest:
         "expected": parts.expected.save(),
         "distinct": parts.distinct.save(),
         "running": None if running is None else running.save(),
-        "counters": {name: copy(getattr(parts.metrics, name)) for name in _COUNTERS},
+        "counters": {name: copy(getattr(parts.metrics, name)) for name in COUNTERS},
         "results": {str(stage): count for stage, count in parts.metrics.results.items()},
     }
 
@@ -79,18 +102,7 @@ def describe(join: ProgressiveJoin) -> Manifest:
 def begin(join: ProgressiveJoin, manifest: Manifest) -> None:
     """Check that a saved state is this join's, and take up what it knew about its inputs."""
     parts = join.parts
-    if manifest.get("format") != FORMAT:
-        raise StateError(
-            f"The saved state has format {manifest.get('format')!r}, this version reads {FORMAT}.",
-            remedy="Restore it with the version that wrote it, or start anew.",
-        )
-    for name, value in _parameters(parts).items():
-        if manifest["parameters"].get(name) != value:
-            raise StateError(
-                f"The saved state was made with {name}={manifest['parameters'].get(name)!r}, "
-                f"not {value!r}.",
-                remedy="Restore it with the same parameters, or start anew.",
-            )
+    check(manifest, _parameters(parts))
     parts.stamp = manifest["stamp"]
     parts.outcome.portions.expect_any_length()
     parts.rates.load(manifest["rates"])
@@ -98,10 +110,26 @@ def begin(join: ProgressiveJoin, manifest: Manifest) -> None:
     parts.distinct.load(manifest["distinct"])
 
 
+def check(manifest: Manifest, parameters: dict[str, Any]) -> None:
+    """Refuse a state that another version or another join has saved."""
+    if manifest.get("format") != FORMAT:
+        raise StateError(
+            f"The saved state has format {manifest.get('format')!r}, this version reads {FORMAT}.",
+            remedy="Restore it with the version that wrote it, or start anew.",
+        )
+    for name, value in parameters.items():
+        if manifest["parameters"].get(name) != value:
+            raise StateError(
+                f"The saved state was made with {name}={manifest['parameters'].get(name)!r}, "
+                f"not {value!r}.",
+                remedy="Restore it with the same parameters, or start anew.",
+            )
+
+
 def complete(join: ProgressiveJoin, manifest: Manifest) -> None:
     """Take up the counters and the task that was under way, once the rows are in place."""
     parts = join.parts
-    for name in _COUNTERS:
+    for name in COUNTERS:
         setattr(parts.metrics, name, copy(manifest["counters"][name]))
     for stage in Stage:
         parts.metrics.results[stage] = manifest["results"][str(stage)]
@@ -111,45 +139,52 @@ def complete(join: ProgressiveJoin, manifest: Manifest) -> None:
 
 
 def _parameters(parts: Parts) -> dict[str, Any]:
+    return parameters(parts.algorithm.name, parts.schema, parts.tuning.partitions)
+
+
+def parameters(algorithm: str, schema: JoinSchema, partitions: int) -> dict[str, Any]:
     """What may not change between saving and restoring. Memory and policies' tuning may."""
     return {
-        "algorithm": parts.algorithm.name,
-        "how": str(parts.schema.how),
-        "keys": [[key.left, key.right] for key in parts.schema.keys],
-        "left": [f"{field.name}: {field.type}" for field in parts.schema.left],
-        "right": [f"{field.name}: {field.type}" for field in parts.schema.right],
-        "partitions": parts.tuning.partitions,
+        "algorithm": algorithm,
+        "how": str(schema.how),
+        "keys": [[key.left, key.right] for key in schema.keys],
+        "left": [f"{field.name}: {field.type}" for field in schema.left],
+        "right": [f"{field.name}: {field.type}" for field in schema.right],
+        "partitions": partitions,
     }
 
 
-def _save_partition(
-    parts: Parts, disk: DiskPartition, area: SpillArea, moved: dict[str, str]
-) -> Manifest:
+# ---- rows, wherever a join keeps them -----------------------------------------------------------
+
+
+def save_runs(
+    parts: Keeper, runs: Runs, area: SpillArea, moved: dict[str, str]
+) -> list[list[Manifest]]:
     """`moved` has the names of files that were copied already: runs share files."""
-    runs = [[run.describe() for run in disk.runs[side]] for side in Side]
-    for run in (run for side in runs for run in side):
+    described = [[run.describe() for run in runs[side]] for side in Side]
+    for run in (run for side in described for run in side):
         if run["name"] not in moved:
             moved[run["name"]] = area.adopt(parts.spill.path, run["name"])
         run["name"] = moved[run["name"]]
-    return {"runs": runs, "history": disk.history.save()}
+    return described
 
 
-def _load_partition(
-    parts: Parts, saved: Manifest, area: SpillArea, moved: dict[str, str]
-) -> DiskPartition:
-    disk = DiskPartition(history=History.load(saved["history"]))
+def load_runs(
+    parts: Keeper, saved: list[list[Manifest]], area: SpillArea, moved: dict[str, str]
+) -> Runs:
+    runs: Runs = ([], [])
     for side in Side:
-        for described in saved["runs"][side]:
+        for described in saved[side]:
             run = SpilledRun.from_description(described, parts.schema.stored(side), parts.spill)
             if run.name not in moved:
                 moved[run.name] = parts.spill.adopt(area.path, run.name)
             run.name = moved[run.name]
             parts.spill.retain(run.name)
-            disk.runs[side].append(run)
-    return disk
+            runs[side].append(run)
+    return runs
 
 
-def _save_resident(parts: Parts, side: Side, area: SpillArea) -> Manifest:
+def save_resident(parts: Keeper, side: Side, area: SpillArea) -> Manifest:
     table = parts.memory.tables[side]
     rows = parts.memory.block_rows(side, parts.block_bytes)
     writer = RunWriter(area, table.schema, IoKind.FLUSH, block_rows=rows)
@@ -158,7 +193,7 @@ def _save_resident(parts: Parts, side: Side, area: SpillArea) -> Manifest:
     return run.describe()
 
 
-def _load_resident(parts: Parts, side: Side, saved: Manifest, area: SpillArea) -> None:
+def load_resident(parts: Keeper, side: Side, saved: Manifest, area: SpillArea) -> None:
     run = SpilledRun.from_description(saved, parts.schema.stored(side), area)
     read = run.open(IoKind.SCAN)
     for number in range(run.block_count):
@@ -166,14 +201,14 @@ def _load_resident(parts: Parts, side: Side, saved: Manifest, area: SpillArea) -
         parts.memory.tables[side].add(piece.hashes, piece.ats, piece.rows)
 
 
-def save_marks(parts: Parts, area: SpillArea) -> Manifest:
+def save_marks(parts: Keeper, area: SpillArea) -> Manifest:
     writer = area.create(_BITS, IoKind.FLUSH)
     batch = pa.RecordBatch.from_arrays([pa.array(parts.outcome.marks.bits)], schema=_BITS)
     block = writer.append(batch, (0, 0), first=True)
     return {"name": writer.finish(), "block": [block.offset, block.length, block.checksum]}
 
 
-def load_marks(parts: Parts, saved: Manifest, area: SpillArea) -> None:
+def load_marks(parts: Keeper, saved: Manifest, area: SpillArea) -> None:
     reader = area.open(saved["name"], _BITS, IoKind.SCAN)
     offset, length, checksum = saved["block"]
     batch = reader.read(Block(offset, length, checksum, rows=0, first_hash=0, last_hash=0))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from watersmeet.policies.invoke import Invocation
 from watersmeet.store.device import Costs
 
-__all__ = ["Costs", "Tuning"]
+__all__ = ["Costs", "Invocation", "Tuning"]
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,10 @@ class Tuning:
     rows a page, a block if None. whole_tasks: a reactive task runs to its end, as in the papers,
     instead of giving way after a block. memory_rows: count rows of both sides instead of bytes,
     as the papers do. distinct: |A_join| if known, estimated if None.
+
+    Of the rectangle joins: expected_rows: |A| and |B|, if known. invocation: when PR-Join joins a
+    partition (policies/invoke.py). remaps: whether PR-Join evens out its partitions when memory
+    is half full.
     """
 
     partitions: int = 32
@@ -33,3 +38,6 @@ class Tuning:
     whole_tasks: bool = False
     memory_rows: int | None = None
     distinct: int | None = None
+    expected_rows: tuple[int, int] | None = None
+    invocation: Invocation = field(default_factory=Invocation)
+    remaps: bool = True

@@ -1,4 +1,4 @@
-"""The published joins of the progressive family, as the contract's checks want them made."""
+"""The published joins, as the contract's checks want them made."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from watersmeet.operators.base import JoinOperator, Manifest
-from watersmeet.operators.family import find_algorithm, make_operator
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.family import (
+    Operator,
+    find_algorithm,
+    make_operator,
+    restore_operator,
+)
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches
 from watersmeet.rows.schema import JoinSchema
@@ -38,7 +42,7 @@ class FamilyMember:
 
     @property
     def least_memory(self) -> int:
-        return _IN_MEMORY if find_algorithm(self.name).flush is None else 0
+        return 0 if find_algorithm(self.name).spills else _IN_MEMORY
 
     @property
     def _tuning(self) -> Tuning:
@@ -68,11 +72,11 @@ class FamilyMember:
             page_rows=changed.page_rows,
             flush_share=changed.flush_share,
         )
-        join = ProgressiveJoin.restore(
-            area,
-            manifest,
-            schema=schema,
-            algorithm=find_algorithm(self.name),
+        join = restore_operator(
+            self.name,
+            schema,
+            area=area,
+            manifest=manifest,
             memory=resources.memory,
             spill=resources.spill,
             clock=resources.clock,
@@ -82,9 +86,9 @@ class FamilyMember:
         return join
 
     def resize(self, operator: JoinOperator, limit: int) -> Iterator[Matches]:
-        assert isinstance(operator, ProgressiveJoin)
+        assert isinstance(operator, Operator)
         return operator.resize(limit)
 
-    def _with_small_blocks(self, join: ProgressiveJoin) -> None:
+    def _with_small_blocks(self, join: Operator) -> None:
         if self.block_bytes is not None:
             join.parts.block_bytes = self.block_bytes

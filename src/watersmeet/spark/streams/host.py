@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.errors import StateError
-from watersmeet.operators.family import find_algorithm, make_operator
+from watersmeet.operators.family import find_algorithm, make_progressive
 from watersmeet.operators.increments import Increments
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
@@ -193,7 +193,7 @@ class BatchRun:
         memory = MemoryAccount(plan.memory)
         name = plan.question.algorithm
         return Increments(
-            make_operator(
+            make_progressive(
                 name, plan.join, memory=memory, spill=claim.area, tuning=self._tuning(claim.area)
             )
         )

@@ -17,6 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from watersmeet.errors import InvalidArgument, MemoryTooSmall, SchemaError
 from watersmeet.model import JoinType, Side
+from watersmeet.operators.family import PROGRESSIVE
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.schema import JoinSchema, On
@@ -98,6 +99,7 @@ def join_streams(
     for side in Side:
         _check_stream(streams[side], side)
     question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
+    _check_algorithm(question.algorithm)
     marks = _check_ends(ends, question.how)
     interval = parse_interval(ticks)
     schemas = (_arrow_schema(left, Side.LEFT), _arrow_schema(right, Side.RIGHT))
@@ -172,6 +174,15 @@ def _output_schema(streams: tuple[DataFrame, DataFrame], join: JoinSchema) -> St
 
 
 # ---- what can be wrong ------------------------------------------------------------------------
+
+
+def _check_algorithm(name: str) -> None:
+    if name not in PROGRESSIVE:
+        raise InvalidArgument(
+            f"algorithm={name!r} is a join of tables: its state is not saved by increments, so "
+            "every micro-batch would write all of it.",
+            remedy="Use auto, or one of " + ", ".join(PROGRESSIVE) + ".",
+        )
 
 
 def _check_stream(stream: Any, side: Side) -> None:

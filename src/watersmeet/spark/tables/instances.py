@@ -15,8 +15,7 @@ from typing import Any
 
 from watersmeet.errors import StateError
 from watersmeet.model import Side
-from watersmeet.operators.family import make_operator
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.family import Operator, make_operator
 from watersmeet.rows.address import Matches
 from watersmeet.spark import cache
 from watersmeet.spark.tables.blocks import in_blocks
@@ -57,7 +56,7 @@ class Instance:
         self._claim = SpillClaim(plan.spill_dir)
         self.memory = MemoryAccount(plan.operator_memory)
         self.schema = plan.join
-        self.operator: ProgressiveJoin = make_operator(
+        self.operator: Operator = make_operator(
             plan.question.algorithm,
             plan.join,
             memory=self.memory,
@@ -151,7 +150,7 @@ def _replayed(task: JoinTask, plan: Plan) -> Instance:
     return instance
 
 
-def _feed(operator: ProgressiveJoin, wave: Arrivals, plan: Plan) -> Iterator[Matches]:
+def _feed(operator: Operator, wave: Arrivals, plan: Plan) -> Iterator[Matches]:
     """Push a wave's blocks, the sides in turn."""
     sides = [
         in_blocks(
@@ -165,7 +164,7 @@ def _feed(operator: ProgressiveJoin, wave: Arrivals, plan: Plan) -> Iterator[Mat
                 yield from operator.push(side, block)
 
 
-def _finish(operator: ProgressiveJoin) -> Iterator[Matches]:
+def _finish(operator: Operator) -> Iterator[Matches]:
     for side in Side:
         yield from operator.end(side)
     yield from operator.finish()

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.schema import On
-from watersmeet.spark.scans.relation import PlainScan, StagedRows, open_relation
-from watersmeet.spark.tables.plan import Place, Plan, instances_for, is_local, times_too_large
+from watersmeet.spark.frames import check_dataframe, rows_of
+from watersmeet.spark.room import Room
+from watersmeet.spark.scans.relation import open_relation
+from watersmeet.spark.tables.plan import Place, Plan, instances_for, times_too_large
 from watersmeet.spark.tables.run import JoinRun
-from watersmeet.spark.tables.storage import Storage
 from watersmeet.store.account import SMALLEST_MEMORY, MemoryPlan
-from watersmeet.store.claim import SpillClaim
 
 
 def join(
@@ -54,7 +51,8 @@ def join(
     how
         inner, left, right, full, semi or anti.
     algorithm
-        auto, shj, xjoin, hmj, pmj, rpj, rpj-md or rpj-dd.
+        auto, shj, xjoin, hmj, pmj, rpj, rpj-md or rpj-dd; pr-join, ripple, hash-ripple, sms, dbo
+        or grace.
     memory
         The most that the operators may hold on one machine, over all tasks, such as "1GB".
     storage
@@ -74,7 +72,7 @@ def join(
         Of the random order in which the files are read.
     """
     for side, dataframe in (("left", left), ("right", right)):
-        _check_dataframe(dataframe, side)
+        check_dataframe(dataframe, side)
     question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
     limit, _ = MemoryPlan.parse(memory)
     spark = left.sparkSession
@@ -90,12 +88,12 @@ def join(
     schema = question.resolve(*schemas)
     _check_names(schema.output.names, spark)
     query = uuid.uuid4().hex[:8]
-    rows = (_rows(relations[0]), _rows(relations[1]))
+    rows = (rows_of(relations[0]), rows_of(relations[1]))
     parts = times_too_large(schema, rows, memory=each, place=place)
     if instances is None:
         instances = instances_for(rows, parts, memory=each, place=place)
     instances = _positive(instances, "instances")
-    room = _room(storage, spark, query)
+    room = Room.claim(storage, spark, query)
     plan = Plan(
         query=query,
         question=question,
@@ -108,19 +106,6 @@ def join(
         spill_dir=None if spill_dir is None else str(spill_dir),
     )
     return JoinRun(spark, relations, plan, seed=seed, release=room.release)
-
-
-def _check_dataframe(dataframe: Any, side: str) -> None:
-    if not hasattr(dataframe, "mapInArrow"):
-        raise InvalidArgument(
-            f"{side} is a {type(dataframe).__name__}, no Spark DataFrame.",
-            remedy="Use wm.local.join for files, tables and iterators without Spark.",
-        )
-    if not isinstance(dataframe, ClassicDataFrame):
-        raise InvalidArgument(
-            f"{side} is a DataFrame of Spark Connect, which has no way to run a join's own tasks.",
-            remedy="Join in a classic session, such as wm.session() gives.",
-        )
 
 
 def _check_names(names: list[str], spark: SparkSession) -> None:
@@ -137,46 +122,7 @@ def _check_names(names: list[str], spark: SparkSession) -> None:
         )
 
 
-def _rows(relation: PlainScan | StagedRows) -> int:
-    if isinstance(relation, PlainScan):
-        return relation.rows
-    return _estimated_rows(relation.dataframe)
-
-
 def _positive(number: Any, name: str) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise InvalidArgument(f"{name}={number!r} is no number of parts.", remedy="Give 1 or more.")
     return int(number)
-
-
-@dataclass(frozen=True)
-class _Room:
-    """Storage of a run, and how to give it back."""
-
-    storage: Storage
-    release: Callable[[], None]
-
-
-def _room(given: str | Path | None, spark: SparkSession, query: str) -> _Room:
-    if given is None and not is_local(spark):
-        raise InvalidArgument(
-            f"storage is needed on {spark.sparkContext.master}: tasks on different machines hand "
-            "rows to one another through it.",
-            remedy="Give a directory that the driver and all executors reach.",
-        )
-    if given is None or "://" not in str(given):
-        claim = SpillClaim(given)
-        return _Room(Storage(claim.area.path.as_uri()), claim.close)
-    storage = Storage(f"{str(given).rstrip('/')}/watersmeet-run-{query}")
-    storage.create()
-    return _Room(storage, storage.remove)
-
-
-def _estimated_rows(dataframe: DataFrame) -> int:
-    """What Spark's optimizer expects. A guess decides only how many instances there are."""
-    plan = dataframe._jdf
-    statistics = plan.queryExecution().optimizedPlan().stats()
-    if statistics.rowCount().isDefined():
-        return int(str(statistics.rowCount().get()))
-    width = int(plan.schema().defaultSize())
-    return int(str(statistics.sizeInBytes())) // max(width, 1)

@@ -1,0 +1,128 @@
+"""Which pairs have been joined: strips of the plane of row numbers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.model import Side
+
+Strips = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+
+class Strip(NamedTuple):
+    """Left rows numbered up to `stop` (exclusive) have met the right rows low .. high-1.
+
+    A strip begins where the one before it stops.
+    """
+
+    stop: int
+    low: int
+    high: int
+
+
+class Cover:
+    """The union of the rectangles completed so far.
+
+    A left row has met one range of right rows: those that were in memory when it came, and
+    those that came until it left (`left_departs`, `right_departs`, while arrivals meet memory);
+    or the first so many of them, where whole corners are completed (`reach`). So disjoint strips
+    describe every algorithm's rectangles, and a pair is new exactly if it lies in none of them.
+    """
+
+    def __init__(self) -> None:
+        self.strips: list[Strip] = []
+        self._open: list[tuple[int, int]] = [(0, 0)]
+
+    # ---- while arrivals meet memory -------------------------------------------------------------
+
+    def left_departs(self, numbers: tuple[int, int]) -> None:
+        """All left rows so far leave memory; `numbers` are how many have arrived of each side."""
+        self.strips = self.strips_at(numbers)
+        self._open = [(numbers[Side.LEFT], self._open[-1][1])]
+
+    def right_departs(self, numbers: tuple[int, int]) -> None:
+        """All right rows so far leave memory, and later left rows do not meet them."""
+        left, right = numbers
+        if self._open[-1][0] == left:
+            self._open.pop()
+        self._open.append((left, right))
+
+    def strips_at(self, numbers: tuple[int, int]) -> list[Strip]:
+        """All strips, with those of left rows in memory as far as they have come."""
+        left, right = numbers
+        stops = [*(start for start, _ in self._open[1:]), left]
+        return self.strips + [
+            Strip(stop, low, right)
+            for (start, low), stop in zip(self._open, stops, strict=True)
+            if stop > start
+        ]
+
+    # ---- corners --------------------------------------------------------------------------------
+
+    def reach(self, left: int, right: int) -> None:
+        """The first `left` rows have met the first `right` rows of the other side."""
+        below = [strip for strip in self.strips if strip.stop <= left]
+        above = [strip for strip in self.strips if strip.stop > left]
+        begin, strips = 0, []
+        for strip in [*below, Strip(left, 0, above[0].high if above else 0)]:
+            if strip.stop > begin:
+                strips.append(Strip(strip.stop, 0, max(strip.high, right)))
+            begin = strip.stop
+        merged: list[Strip] = []
+        for strip in strips + above:
+            if merged and merged[-1][1:] == strip[1:]:
+                merged.pop()
+            merged.append(strip)
+        self.strips = merged
+
+    def reached(self, side: Side, rows: int) -> int:
+        """How many first rows of the other side have met all of the first `rows` of this one.
+
+        Or fewer: this is for not reading what need not be read.
+        """
+        if any(strip.low for strip in self.strips):
+            return 0
+        if side is Side.LEFT:
+            if not self.strips or self.strips[-1].stop < rows:
+                return 0
+            starts = [0, *(strip.stop for strip in self.strips)]
+            return min(
+                (
+                    strip.high
+                    for strip, start in zip(self.strips, starts, strict=False)
+                    if start < rows
+                ),
+                default=0,
+            )
+        met = 0
+        for strip in self.strips:
+            if strip.high < rows:
+                break
+            met = strip.stop
+        return met
+
+    @property
+    def corner(self) -> tuple[int, int] | None:
+        """(left, right) when the cover is the first `left` rows with the first `right` ones."""
+        if not self.strips:
+            return (0, 0)
+        stop, low, high = self.strips[0]
+        return (stop, high) if len(self.strips) == 1 and low == 0 else None
+
+    def arrays(self) -> Strips:
+        """What `kernels.rectangles.drop_covered` takes."""
+        table = np.array(self.strips, np.int64).reshape(-1, 3).T.copy()
+        return table[0], table[1], table[2]
+
+    def save(self) -> list[list[list[int]]]:
+        return [list(map(list, self.strips)), list(map(list, self._open))]
+
+    @classmethod
+    def load(cls, saved: list[list[list[int]]]) -> Cover:
+        cover = cls()
+        cover.strips = [Strip(*strip) for strip in saved[0]]
+        cover._open = [(start, low) for start, low in saved[1]]
+        return cover

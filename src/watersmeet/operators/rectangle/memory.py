@@ -1,0 +1,144 @@
+"""The memory part of a rectangle join: tables whose partitions are named by slots."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.kernels import rectangles
+from watersmeet.model import Side
+from watersmeet.operators.memory import MemoryPart
+from watersmeet.policies.invoke import ranged_slots
+from watersmeet.rows.batch import BatchRows
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.index import Hashes
+from watersmeet.store.table import Table
+
+Slots = NDArray[np.uint16]
+
+# Ranges of the hash for each partition: as fine as skew can be evened out.
+_SLOTS_EACH = 64
+
+
+class StampedRows(BatchRows):
+    """Rows of a batch that know their stamps, as rows of a table do."""
+
+    def __init__(self, batch: pa.RecordBatch, stamps: NDArray[np.int64]) -> None:
+        super().__init__(batch)
+        self.stamps = stamps
+
+
+class SlottedTable(Table):
+    """A table that tells partitions by a table of slots instead of by the hash alone."""
+
+    def __init__(
+        self, schema: pa.Schema, *, rows: int, nbytes: int, partitions: int, slots: Slots
+    ) -> None:
+        super().__init__(schema, rows=rows, nbytes=nbytes, partitions=partitions)
+        self._slots = slots
+
+    def add(
+        self,
+        hashes: Hashes,
+        stamps: NDArray[np.int64],
+        rows: pa.RecordBatch,
+        counts: NDArray[np.int64] | None = None,
+    ) -> None:
+        if counts is None:
+            counts = np.zeros_like(self.by_partition)
+            rectangles.count_partitions(hashes, self._slots, counts)
+        super().add(hashes, stamps, rows, counts)
+
+    def oldest(self, rows: NDArray[np.int64], *, after: int = 0) -> list[NDArray[np.int32]]:
+        """For each partition p, its rows[p] oldest row numbers, of those from `after` on."""
+        places = np.cumsum(rows)
+        cursor, grouped = places - rows, np.empty(int(places[-1]), np.int32)
+        nodes = self._index.nodes
+        rectangles.group_rows(nodes, after, len(self), self._slots, places, cursor, grouped)
+        return np.split(grouped, places[:-1])
+
+    def of_partition(self, p: int) -> NDArray[np.int32]:
+        """The row numbers of one partition."""
+        rows = np.zeros_like(self.by_partition)
+        rows[p] = self.by_partition[p]
+        return self.oldest(rows)[p]
+
+    def by_slot(self, slots: int) -> NDArray[np.int64]:
+        counts = np.zeros(slots, np.int64)
+        rectangles.count_slots(self._index.nodes, len(self), counts)
+        return counts
+
+    def remap(self, slots: Slots) -> None:
+        """Go on with another table of slots."""
+        self._slots = slots
+        self.by_partition[:] = 0
+        hashes = self.hashes(np.arange(len(self)))
+        rectangles.count_partitions(hashes, slots, self.by_partition)
+
+
+class RectangleMemory(MemoryPart):
+    """A^m and B^m, of all partitions, under one capacity."""
+
+    tables: tuple[SlottedTable, ...]
+
+    def __init__(
+        self, schema: JoinSchema, *, nbytes: int, rows: int | None, partitions: int
+    ) -> None:
+        self.slots = ranged_slots(_SLOTS_EACH * partitions, partitions)
+        super().__init__(schema, nbytes=nbytes, rows=rows, partitions=partitions)
+
+    def counts(self, hashes: Hashes) -> NDArray[np.int64]:
+        """How many rows of these hashes each partition gets."""
+        counts = np.zeros(self._partitions, np.int64)
+        rectangles.count_partitions(hashes, self.slots, counts)
+        return counts
+
+    def by_slot(self) -> NDArray[np.int64]:
+        left, right = (table.by_slot(len(self.slots)) for table in self.tables)
+        return left + right
+
+    def remap(self, slots: Slots) -> None:
+        self.slots = slots
+        for table in self.tables:
+            table.remap(slots)
+
+    def clear(self) -> None:
+        for table in self.tables:
+            table.clear()
+
+    def room(self, spare_bytes: int) -> float:
+        """What a join of a partition may hold in the unit of the capacity.
+
+        That is what rows leave free, and so many bytes more, or an eighth more rows.
+        """
+        spare = self.capacity // 8 if self._counts_rows else spare_bytes
+        return max(self.capacity - self.used, 0) + spare
+
+    def size(self, table: Table) -> int:
+        """What a table takes, in the unit of the capacity."""
+        return len(table) if self._counts_rows else table.nbytes
+
+    def row_size(self, nbytes: float) -> float:
+        """What a row of so many bytes takes, in the unit of the capacity."""
+        return 1.0 if self._counts_rows else max(nbytes, 1.0)
+
+    def beside(self, side: Side) -> Table:
+        """An empty table for rows of a side, apart from those in memory."""
+        return Table(
+            self._schemas[side],
+            rows=max(2 * self.capacity // (1 if self._counts_rows else self.row_bytes[side]), 2**16)
+            + 2,
+            nbytes=2**36 if self._counts_rows else 4 * self.capacity + 2**31,
+            partitions=1,
+        )
+
+    def _new_table(self, side: Side, rows: int = 0) -> SlottedTable:
+        limit = self.capacity if self._counts_rows else self.capacity // self.row_bytes[side]
+        return SlottedTable(
+            self._schemas[side],
+            rows=max(limit, rows) + 2,
+            nbytes=2**36 if self._counts_rows else 2 * self.capacity + 2**31,
+            partitions=self._partitions,
+            slots=self.slots,
+        )

@@ -1,0 +1,209 @@
+"""Join(i): all pairs of a partition's rows that have not met, from memory and disk (PR-Join 4.2).
+
+The smaller side is read into a hash table, the other one is scanned past it. Both are read in
+the order in which their rows came, so rows that have met are in front: they are told apart by
+their numbers, and an old row looks only for new ones. If the smaller side does not fit, it is
+taken in chunks, and the other side is scanned for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from watersmeet.kernels import rectangles
+from watersmeet.model import Side
+from watersmeet.operators.outcome import in_order
+from watersmeet.operators.rectangle.memory import StampedRows
+from watersmeet.operators.rectangle.parts import Parts
+from watersmeet.rows.address import Index, Matches, Stage
+from watersmeet.store.index import Hashes
+from watersmeet.store.runs import Piece
+from watersmeet.store.table import Table, batch_bytes
+
+Found = Iterator[tuple[Index, Index]]
+Finished = Generator[Matches, None, bool]
+
+
+@dataclass
+class PartitionJoin:
+    """One invocation. `last` when no more rows come: rows without a partner are reported too."""
+
+    parts: Parts
+    p: int
+    stage: Stage
+    last: bool = False
+
+    def run(self, pause: Callable[[], bool] | None = None) -> Finished:
+        """Join, asking `pause` after every piece; False when it was interrupted.
+
+        What was joined until then is in the cover, so an interrupted join is simply begun anew.
+        """
+        progress, cover = self.parts.progress, self.parts.cover(self.p)
+        corner = cover.corner
+        joined = progress.joined[:, self.p] if corner else 0
+        new = progress.arrived[:, self.p] - joined
+        if self._has_work(new):
+            build, room = self._choose()
+            # Old rows are needed only for new ones of the other side, or to say they are alone.
+            needs_old = not corner or new[build.other] or self._reports(build)
+            since = 0 if needs_old or not corner else 2 * corner[build]
+            pieces = self.parts.pieces(build, self.p, since=since)
+            chunks = _Chunks(self.parts, pieces, room)
+            finished = yield from self._scan_chunks(build, chunks, pause)
+            if not finished:
+                return False
+        if self.parts.covers_apart:
+            cover.reach(*progress.bounds)
+        progress.joined_partition(self.p)
+        self.parts.metrics.dd_tasks += 1
+        return True
+
+    def _has_work(self, new: Index) -> bool:
+        arrived = self.parts.progress.arrived[:, self.p]
+        if any(arrived[side] and self._reports(side) for side in Side):
+            return True
+        return bool(arrived.all() and new.any())
+
+    def _reports(self, side: Side) -> bool:
+        """Whether rows without a partner are now reported."""
+        return self.last and self.parts.schema.how.keeps_unmatched(side)
+
+    def _choose(self) -> tuple[Side, float]:
+        """The smaller side, and how much of it can be held at once.
+
+        Rows of all partitions leave memory to make room for it, as in the paper.
+        """
+        parts, memory = self.parts, self.parts.memory
+        needs = [
+            sum(run.rows for run in parts.disk[self.p][side]) * self._row_size(side)
+            + memory.tables[side].by_partition[self.p] * self._row_size(side)
+            for side in Side
+        ]
+        build = Side.LEFT if needs[0] <= needs[1] else Side.RIGHT
+        spare = parts.plan.work // 2 + (parts.plan.input if self.last else 0)
+        while (room := memory.room(spare)) < 1.1 * needs[build] and memory.rows.any():
+            taken = memory.rows if self.last else parts.algorithm.spill(parts.resident())
+            if self.last:
+                taken[:, : self.p] = 0  # partitions that are done
+            parts.flush(taken, f"room to join partition {self.p}")
+            if self.last:
+                memory.clear()
+        return build, room
+
+    def _row_size(self, side: Side) -> float:
+        runs = self.parts.disk[self.p][side]
+        rows = sum(run.rows for run in runs)
+        nbytes = sum(run.nbytes for run in runs) / rows if rows else 0.0
+        return self.parts.memory.row_size(max(nbytes, self.parts.memory.mean_bytes(side)))
+
+    # ---- chunks of the smaller side -------------------------------------------------------------
+
+    def _scan_chunks(
+        self, build: Side, chunks: _Chunks, pause: Callable[[], bool] | None
+    ) -> Finished:
+        parts = self.parts
+        table = parts.memory.beside(build)
+        try:
+            more = True
+            while more:
+                more = chunks.fill(table)
+                finished = yield from self._scan(build, table, more, pause)
+                if not finished:
+                    return False
+                if self.last:
+                    every = np.arange(len(table))
+                    yield from parts.outcome.unmatched(build, table, every, table.stamps)
+                self._reach(build, table, parts.progress.numbers[build.other], more=more)
+                table.clear()
+        finally:
+            parts.tell_memory()
+        return True
+
+    def _scan(
+        self, build: Side, table: Table, more: bool, pause: Callable[[], bool] | None
+    ) -> Finished:
+        parts, probe = self.parts, build.other
+        since = 0 if self._reports(probe) else 2 * self._met_by_all(build, table)
+        for piece in parts.pieces(probe, self.p, since=since):
+            if piece.ats[-1] < since:
+                continue
+            rows = StampedRows(piece.rows, piece.ats)
+            sources, stamps = in_order(build, table, rows), in_order(build, table.stamps, piece.ats)
+            for found, asked in self._new_pairs(build, table, piece):
+                index = in_order(build, found, asked)
+                yield from parts.outcome.pairs(sources, index, stamps, self.stage)
+            if self.last and not more:
+                yield from parts.outcome.unmatched(probe, rows, np.arange(len(piece)), piece.ats)
+            if pause is not None and pause():
+                self._reach(build, table, int(piece.ats[-1] >> 1) + 1, more=more)
+                return False
+        return True
+
+    def _met_by_all(self, build: Side, table: Table) -> int:
+        """How many of the other side's first rows have met all rows of the chunk."""
+        last = int(table.stamps[-1] >> 1) if len(table) else -1
+        return self.parts.cover(self.p).reached(build, last + 1)
+
+    def _reach(self, build: Side, table: Table, scanned: int, *, more: bool) -> None:
+        """Remember what has met: rows up to the chunk's end with the first `scanned` rows."""
+        if self.parts.covers_apart and len(table):
+            held = int(table.stamps[-1] >> 1) + 1 if more else self.parts.progress.numbers[build]
+            left, right = in_order(build, held, scanned)
+            self.parts.cover(self.p).reach(left, right)
+
+    # ---- pairs that have not met ----------------------------------------------------------------
+
+    def _new_pairs(self, build: Side, table: Table, piece: Piece) -> Found:
+        cover = self.parts.cover(self.p)
+        if (corner := cover.corner) is None:
+            yield from self._outside_strips(build, table, piece)
+            return
+        old = int(np.searchsorted(piece.ats, 2 * corner[build.other]))
+        if old:
+            yield from self._find(table, piece.hashes[:old], since=2 * corner[build] - 1)
+        if old < len(piece):
+            for found, asked in self._find(table, piece.hashes[old:]):
+                yield found, asked + old
+
+    def _find(self, table: Table, wanted: Hashes, *, since: int = 0) -> Found:
+        return table.find(wanted, self.parts.pairs, since=since)
+
+    def _outside_strips(self, build: Side, table: Table, piece: Piece) -> Found:
+        strips = self.parts.cover(self.p).arrays()
+        stamps = in_order(build, table.stamps, piece.ats)
+        for found, asked in self._find(table, piece.hashes):
+            pairs = in_order(build, found, asked)
+            kept = rectangles.drop_covered(*strips, *stamps, *pairs, len(found))
+            if kept:
+                yield found[:kept], asked[:kept]
+
+
+class _Chunks:
+    """Fills a table with pieces until they are as large as they may be."""
+
+    def __init__(self, parts: Parts, pieces: Iterator[Piece], room: float) -> None:
+        self._parts = parts
+        self._pieces = pieces
+        self._room = room
+        self._rest = next(pieces, None)
+
+    def fill(self, table: Table) -> bool:
+        """Take in what fits, at least a row; whether more is left."""
+        memory = self._parts.memory
+        while (piece := self._rest) is not None:
+            each = memory.row_size(batch_bytes(piece.rows) / len(piece))
+            fits = int((self._room - memory.size(table)) / each)
+            if fits < 1 and len(table):
+                break
+            taken = piece.slice(0, min(max(fits, 1), len(piece)))
+            table.add(taken.hashes, taken.ats, taken.rows)
+            self._rest = (
+                piece.slice(len(taken), len(piece))
+                if len(taken) < len(piece)
+                else next(self._pieces, None)
+            )
+        self._parts.tell_memory(table.nbytes)
+        return self._rest is not None
