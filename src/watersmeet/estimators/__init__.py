@@ -1,25 +1,41 @@
-"""From a sample of a join to totals, and from totals to cells with intervals to believe."""
+"""From a sample of a join to totals, and from totals to cells with intervals to believe.
+
+Sampling designs (`ClusterSample`, `RippleSample`, `RowSample`, `PartitionedSample`,
+`UniverseSample`) collect statistics that add up in any order and hand over `Totals`; `cells`
+turns those, with the `Evidence` beside them, into values, intervals and trust.
+"""
 
 from watersmeet.estimators.cells import Cells, cells
 from watersmeet.estimators.cluster import ClusterSample
 from watersmeet.estimators.evidence import Evidence
+from watersmeet.estimators.forecast import Forecast
+from watersmeet.estimators.partitions import PartitionedSample
 from watersmeet.estimators.quantities import Kind, Quantity
 from watersmeet.estimators.ripple import RippleSample
+from watersmeet.estimators.rows import RowSample
 from watersmeet.estimators.tails import TailSketch
 from watersmeet.estimators.totals import Reading, Totals, take_all
 from watersmeet.estimators.trust import Layout
+from watersmeet.estimators.universe import UniverseSample
+from watersmeet.estimators.unseen import Unseen, unseen_groups
 
 __all__ = [
     "Cells",
     "ClusterSample",
     "Evidence",
+    "Forecast",
     "Kind",
     "Layout",
+    "PartitionedSample",
     "Quantity",
     "Reading",
     "RippleSample",
+    "RowSample",
     "TailSketch",
     "Totals",
+    "UniverseSample",
+    "Unseen",
     "cells",
     "take_all",
+    "unseen_groups",
 ]

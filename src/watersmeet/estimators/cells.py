@@ -103,6 +103,8 @@ def _column(
         variance = np.maximum(variance, form.second(totals.floor))
     variance = np.maximum(variance, 0.0)
     rows = evidence.rows(groups)
+    if totals.of_rows and totals.contributing is not None:
+        rows = np.minimum(rows, totals.contributing)
     non_negative = _non_negative(quantity, evidence, groups=groups, bound=bound)
     degrees = np.minimum(totals.degrees, rows - 1)
     if totals.contributing is not None:

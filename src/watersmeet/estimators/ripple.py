@@ -52,7 +52,7 @@ def two_sided(
     return covariance, classic / 2
 
 
-def _shape(units: UnitSums, reading: Reading) -> Shape:
+def shape_of(units: UnitSums, reading: Reading) -> Shape:
     second, third = units.residuals()
     return Shape(second, third, reading)
 
@@ -165,7 +165,7 @@ class RippleSample:
             exact=not sampled,
             seen=spread.total,
             readings=tuple(r for r, _ in sampled) or readings,
-            shapes=tuple(_shape(units, reading) for reading, units in sampled),
+            shapes=tuple(shape_of(units, reading) for reading, units in sampled),
             floor=floor,
             contributing=np.minimum.reduce(
                 [u.contributing for _, u in sampled or [(readings[0], left)]]
@@ -182,7 +182,7 @@ class RippleSample:
         groups, blocks, sums = self._sums[side].entries()
         plain, weighted = sums[:, : self.moments], sums[:, self.moments :]
         units.add(groups, plain, sizes=sizes[blocks])
-        units._room(self.groups)
+        units.room(self.groups)
         crossing = np.zeros((self.groups, self._squares.shape[1]))
         if len(groups):
             named, crossed = gathered(groups, products(plain, weighted))

@@ -54,6 +54,11 @@ class Totals(NamedTuple):
     fraction: float = 0.0  # share of all pairs of rows that was looked at
 
     @property
+    def of_rows(self) -> bool:
+        """The units that were drawn are single rows."""
+        return all(reading.noun.endswith("rows") for reading in self.readings)
+
+    @property
     def groups(self) -> int:
         return len(self.value)
 

@@ -102,7 +102,7 @@ def doubts(
     needed = np.where(non_negative, ROWS_FOR_GAMMA, ROWS_FOR_T)
     found.add_each(rows < needed, rows, lambda number: f"only {number:.0f} matching rows so far")
     if totals.contributing is not None:
-        noun = totals.readings[0].noun if totals.readings else "units"
+        noun = totals.readings[0].noun.split()[-1] if totals.readings else "units"
         found.add_each(
             totals.contributing < UNITS_WITH_ROWS,
             totals.contributing,

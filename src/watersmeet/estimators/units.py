@@ -56,6 +56,11 @@ class UnitSums:
         self.units += len(sizes)
         self.sizes += [sizes.sum(), (sizes**2).sum(), (sizes**3).sum()]
 
+    def count_equal(self, units: int) -> None:
+        """As many units of size 1."""
+        self.units += units
+        self.sizes += units
+
     def add(self, groups: Integers, totals: Floats, *, sizes: Floats) -> None:
         """What units contributed: one entry per unit and group, with the unit's size."""
         if not len(groups):
@@ -68,12 +73,12 @@ class UnitSums:
         ascending = groups[order]
         starts = np.concatenate([[0], np.flatnonzero(np.diff(ascending)) + 1])
         named = ascending[starts]
-        self._room(int(named[-1]) + 1)
+        self.room(int(named[-1]) + 1)
         self._sums[named] += np.add.reduceat(sums[order], starts, axis=0)
         most = np.maximum.reduceat(totals[order], starts, axis=0)
         self._largest[named] = np.maximum(self._largest[named], most)
 
-    def _room(self, groups: int) -> None:
+    def room(self, groups: int) -> None:
         self.groups = max(self.groups, groups)
         self._sums = grown(self._sums, groups)
         self._largest = grown(self._largest, groups)
@@ -81,7 +86,7 @@ class UnitSums:
     def __iadd__(self, other: Self) -> Self:
         self.units += other.units
         self.sizes = self.sizes + other.sizes
-        self._room(other.groups)
+        self.room(other.groups)
         some = slice(other.groups)
         self._sums[some] += other._sums[some]
         self._largest[some] = np.maximum(self._largest[some], other._largest[some])
