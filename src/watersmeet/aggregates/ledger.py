@@ -38,8 +38,6 @@ class Ledger:
         self.centres: list[float] | None = None
         self.tails: list[TailSketch] = []
         self.part: Part = together([], question)
-        self.rows_read = 0
-        self.blocks_read = 0
 
     @property
     def groups(self) -> int:
@@ -57,9 +55,7 @@ class Ledger:
         parts = [centred(block, self.centres) for block in blocks]
         # Together with the known groups, which come first and keep their numbers.
         self.part = together([self.part, *parts] if self.groups else parts, self._question)
-        self.rows_read += sum(block.rows for block in blocks)
         if sampled:
-            self.blocks_read += len(blocks)
             self._sample(blocks, parts)
 
     def _sample(self, blocks: Sequence[BlockTotals], parts: Sequence[Part]) -> None:

@@ -14,9 +14,10 @@ ripple    neither: blocks of both, and every pair of them is joined
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from math import ceil
 
 import numpy as np
@@ -27,6 +28,11 @@ Range = tuple[int, int]
 
 FEWEST_BLOCKS = 24
 """Of a first look. With fewer than 20 an interval misses more often than it says."""
+
+# So many leave an interval no wider than it must be; smaller ones than this cost more in calls
+# than in reading.
+_ENOUGH_BLOCKS = 64
+_LEAST_ROWS = 256
 
 _GROWTH = 2.0
 _FIRST_SHARE = 0.02
@@ -60,11 +66,13 @@ class Block:
 class Table:
     """What is known of a table before a row of it is read.
 
-    `entry_bytes` is what a row takes in memory while the other side's rows look for it.
+    `entry_bytes` is what a row takes in memory while the other side's rows look for it. Where rows
+    are not `counted`, those of the blocks are a guess.
     """
 
     blocks: tuple[Block, ...]
     entry_bytes: int
+    counted: bool = True
 
     @property
     def rows(self) -> int:
@@ -219,6 +227,29 @@ def _stops(count: int) -> list[int]:
         stops.append(stop)
         stop = ceil(stop * _GROWTH)
     return [*stops, count]
+
+
+def pieces(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Blocks made of parts of these sizes: (part, start, stop). Few large parts are cut.
+
+    >>> list(pieces([600, 300]))
+    [(0, 0, 256), (0, 256, 428), (0, 428, 600), (1, 0, 150), (1, 150, 300)]
+    """
+    few = len(sizes) < _ENOUGH_BLOCKS
+    most = max(sum(sizes) // _ENOUGH_BLOCKS, _LEAST_ROWS) if few else max(sizes, default=1)
+    for part, size in enumerate(sizes):
+        yield from ((part, start, stop) for start, stop in cut(size, most))
+
+
+def cut(rows: int, most: int) -> Iterator[tuple[int, int]]:
+    """Stretches of about the same length, none longer than `most`.
+
+    >>> list(cut(10, 4))
+    [(0, 4), (4, 7), (7, 10)]
+    """
+    parts = max(-(-rows // most), 1)
+    ends = [rows - rows * part // parts for part in reversed(range(parts + 1))]
+    yield from ((start, stop) for start, stop in pairwise(ends) if stop > start)
 
 
 def random_order(count: int, *, seed: int) -> list[int]:

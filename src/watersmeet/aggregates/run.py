@@ -81,8 +81,12 @@ class AggregateRun:
         self._settings = settings
         table = tables[plan.sampled]
         self._ledger = Ledger(
-            question, sampled=plan.sampled, blocks=len(table.blocks), rows=table.rows
+            question,
+            sampled=plan.sampled,
+            blocks=len(table.blocks),
+            rows=table.rows if table.counted else None,
         )
+        self._rows_read = 0
         self._ahead: Future[list[BlockTotals]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="watersmeet-aggregate")
         self._lock = threading.Lock()
@@ -284,6 +288,7 @@ class AggregateRun:
         else:
             look = self._rest() if rest else self._plan.looks[number]
             found = self._read(look, last=last)
+        self._rows_read = self._rows_after_next()
         self._ledger.add(found, sampled=not last)
         estimate = self._estimate(last)
         self.history.append(estimate)
@@ -315,7 +320,7 @@ class AggregateRun:
             )
             unseen = self._unseen()
         table = self._tables[self._plan.sampled]
-        rows = ledger.rows_read
+        rows = table.rows if last else self._rows_read
         nbytes = sum(each.nbytes for each in self._tables)
         progress = Progress(
             look=len(self.history) + 1,
@@ -341,6 +346,7 @@ class AggregateRun:
         if not self._question.aggregates.groups or not self._ledger.groups:
             return None
         from watersmeet.estimators.unseen import unseen_groups
+
         pairs = self._ledger.evidence.pairs(self._ledger.groups)
         share, most = unseen_groups(pairs, fraction=self._ledger.totals().fraction)
         return Unseen(share, most)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from watersmeet.aggregates.entries import Entries, Factor, columns_of, holds, kept
 from watersmeet.aggregates.expression import Expression
 from watersmeet.aggregates.groups import Groups
-from watersmeet.aggregates.numbers import Numbers, both_valid, exactly, products
+from watersmeet.aggregates.numbers import Numbers, both, exactly, products
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.sums import Sums
 from watersmeet.estimators.tails import TailSketch
@@ -357,7 +357,7 @@ def multiplied(left: Numbers, right: Numbers) -> Numbers:
     if left.exact and right.exact:
         product = exactly(np.multiply, left, right, products)
         return Numbers(product.values, product.valid, left.scale + right.scale, product.bounds)
-    return Numbers(left.floats() * right.floats(), both_valid(left.valid, right.valid))
+    return Numbers(left.floats() * right.floats(), both(left.valid, right.valid))
 
 
 def together(parts: Sequence[Part], question: ResolvedQuestion) -> Part:

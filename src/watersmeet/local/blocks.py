@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,17 +14,15 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from watersmeet.aggregates.planner import Block, Range
+from watersmeet.aggregates.planner import Block, Range, cut, pieces
 from watersmeet.errors import InputChanged, InvalidArgument
 from watersmeet.local.files import find_files
 from watersmeet.local.sources import open_source
 from watersmeet.model import Side
 
-# Fewer sampling units than this leave an interval wide, whatever their size.
-_FEWEST = 64
-# Smaller ones cost more in calls than in reading.
-_LEAST_ROWS = 256
 _MEMORY_BLOCK = 16_384
+# In memory there is no reading, so blocks may be small.
+_MEMORY_BLOCKS = 64
 _FOOTERS_AT_ONCE = 4
 
 
@@ -118,14 +115,7 @@ class ParquetTable:
             for number in range(file.metadata.num_row_groups)
             if (group := file.metadata.row_group(number)).num_rows
         ]
-        rows = sum(group.rows for group in self._groups)
-        most = max(rows // _FEWEST, _LEAST_ROWS)
-        few = len(self._groups) < _FEWEST
-        self._pieces = [
-            _Piece(place, start, stop)
-            for place, group in enumerate(self._groups)
-            for start, stop in (cut(group.rows, most) if few else [(0, group.rows)])
-        ]
+        self._pieces = [_Piece(*piece) for piece in pieces([group.rows for group in self._groups])]
 
     def blocks(self, key: str) -> tuple[Block, ...]:
         ranges = [self._range(group, key) for group in self._groups]
@@ -168,7 +158,7 @@ class MemoryTable:
         self.name = name
         self.schema = table.schema.remove_metadata()
         self._table = table.replace_schema_metadata(None).combine_chunks()
-        most = min(max(len(table) // _FEWEST, _LEAST_ROWS // 16), _MEMORY_BLOCK)
+        most = min(max(len(table) // _MEMORY_BLOCKS, 16), _MEMORY_BLOCK)
         self._pieces = list(cut(len(table), most))
 
     def blocks(self, key: str) -> tuple[Block, ...]:
@@ -215,18 +205,6 @@ def open_table(source: Any, *, side: Side, memory: int) -> BlockTable:
         )
     table = pa.Table.from_batches(batches, schema=opened.schema)
     return MemoryTable(table, name=f"{opened.name}, in memory")
-
-
-def cut(rows: int, most: int) -> Iterator[tuple[int, int]]:
-    """Stretches of about the same length, none longer than `most`.
-
-    >>> list(cut(10, 4))
-    [(0, 4), (4, 7), (7, 10)]
-    """
-    parts = max(-(-rows // most), 1)
-    ends = [rows * part // parts for part in range(parts + 1)]
-    ends = [rows - end for end in reversed(ends)]
-    yield from ((start, stop) for start, stop in pairwise(ends) if stop > start)
 
 
 def _one(rows: pa.Table) -> pa.RecordBatch:

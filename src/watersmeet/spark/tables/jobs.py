@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet import errors
@@ -18,6 +19,7 @@ Record = dict[str, Any]
 
 _MESSAGES = pa.schema([("message", pa.string())])
 _SPARK_MESSAGES = "message string"
+_ADAPTIVE = "spark.sql.adaptive.enabled"
 # More than one, so that a slow one does not leave the others' cores idle for long.
 _SHARES = 3
 
@@ -68,6 +70,64 @@ def run_over(
     with named(dataframe.sparkSession, query=query, what=what):
         rows = dataframe.mapInArrow(host, _SPARK_MESSAGES).collect()
     return _heard([row.message for row in rows])
+
+
+class Partitions:
+    """The partitions of a DataFrame, worked on in any order, some at a time.
+
+    What comes before them in the DataFrame's plan, such as a shuffle, Spark computes once.
+    """
+
+    def __init__(
+        self,
+        dataframe: DataFrame,
+        work: Callable[[Iterator[pa.RecordBatch], int], Record],
+        *,
+        query: str,
+        what: str,
+    ) -> None:
+        """`work` is given a partition's rows and number."""
+
+        def host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            assert context is not None
+            records = (work(batches, context.partitionId()) for _ in range(1))
+            for message in _told(records):
+                yield pa.RecordBatch.from_pydict({"message": [message]}, schema=_MESSAGES)
+
+        self._spark = dataframe.sparkSession
+        self._query = query
+        with named(self._spark, query=query, what=what), fixed_partitions(self._spark):
+            self._rdd = dataframe.mapInArrow(host, _SPARK_MESSAGES).rdd
+
+    def run(self, partitions: Sequence[int], *, what: str) -> list[Record]:
+        """The results of these partitions, in no order."""
+        with named(self._spark, query=self._query, what=what):
+            texts = self._spark.sparkContext.runJob(
+                self._rdd, lambda rows: [row.message for row in rows], list(partitions)
+            )
+        return _heard(texts)
+
+
+def count_partitions(dataframe: DataFrame) -> int:
+    """How many partitions a DataFrame has while they are fixed."""
+    with fixed_partitions(dataframe.sparkSession):
+        return int(dataframe.rdd.getNumPartitions())
+
+
+@contextmanager
+def fixed_partitions(spark: SparkSession) -> Iterator[None]:
+    """Have plans made whose partitions are known before anything runs.
+
+    An adaptive plan would run its shuffles to find out, once to count the partitions and once
+    more to work on them.
+    """
+    before = spark.conf.get(_ADAPTIVE)
+    spark.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ADAPTIVE, before or "true")
 
 
 def _told(records: Iterator[Record]) -> Iterator[str]:

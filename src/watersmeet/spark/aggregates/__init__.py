@@ -1,0 +1,1 @@
+"""Online aggregation on Spark: tasks read blocks, and only their totals travel to the driver."""

@@ -1,0 +1,152 @@
+"""`wm.aggregate`: everything that can be wrong with an aggregate, found at the call."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from watersmeet.aggregates.entries import entry_bytes
+from watersmeet.aggregates.estimate import Estimate
+from watersmeet.aggregates.planner import ReadPlan, Table, plan_reads
+from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
+from watersmeet.aggregates.run import AggregateRun, Engine, Settings
+from watersmeet.aggregates.specification import Aggregate
+from watersmeet.model import Side, parse_bytes
+from watersmeet.rows.schema import On
+from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
+from watersmeet.spark.aggregates.engine import Blocks, SparkEngine
+from watersmeet.spark.frames import check_dataframe, rows_of
+from watersmeet.spark.room import Room
+from watersmeet.spark.scans.relation import PlainScan, arrow_schema, open_relation
+from watersmeet.spark.tables.jobs import count_partitions
+from watersmeet.spark.tables.plan import Place
+
+
+def aggregate(
+    left: DataFrame,
+    right: DataFrame,
+    *,
+    on: On,
+    how: str = "inner",
+    group_by: str | Sequence[str] | None = None,
+    where: str | None = None,
+    confidence: float = 0.95,
+    simultaneous: bool = False,
+    every_look: bool = False,
+    memory: int | str = "1GB",
+    storage: str | Path | None = None,
+    seed: int = 0,
+    **aggregates: Aggregate,
+) -> SparkAggregate:
+    """Aggregate the join of two DataFrames: estimates with intervals at once, exact in the end.
+
+    Nothing is read before the first estimate is asked for.
+
+    Parameters
+    ----------
+    left, right
+        DataFrames of the same session, not streaming. One over plain Parquet files is read a row
+        group at a time; of any other, Spark computes some partitions at a time.
+    on, how
+        As for `wm.join`. A left join is estimated from its left side, a right join from its right;
+        semi and anti joins from their left. A full join is refused.
+    group_by
+        A column, or a list of columns, of either side.
+    where
+        A condition in SQL over columns of both sides, beside the filters of the DataFrames.
+    confidence
+        How often an interval is to hold the exact value.
+    simultaneous, every_look
+        Whether that is to be so of all cells of a look together, and of all looks together.
+    memory
+        The most that the rows of one side may take on one machine, over all tasks.
+    storage
+        A directory that all executors reach, for rows of a side that is no plain scan; on one
+        machine the system's temporary directory by default.
+    seed
+        Of the random order in which blocks are read.
+    aggregates
+        The columns of the answer, such as revenue=wm.sum("price * (1 - discount)"), n=wm.count().
+    """
+    for side, dataframe in (("left", left), ("right", right)):
+        check_dataframe(dataframe, side)
+    question = AggregateQuestion.parse(
+        on, how, group_by=group_by, where=where, aggregates=aggregates
+    )
+    settings = Settings.parse(confidence, simultaneous=simultaneous, every_look=every_look)
+    limit = parse_bytes(memory)
+    spark = left.sparkSession
+    resolved = question.resolve(
+        (arrow_schema(left, argument="left"), arrow_schema(right, argument="right"))
+    )
+    # Columns that nobody asked for are not read.
+    frames = (
+        left.select(*map(_quoted, resolved.names(Side.LEFT))),
+        right.select(*map(_quoted, resolved.names(Side.RIGHT))),
+    )
+    sources = (_blocks(frames[0], "left"), _blocks(frames[1], "right"))
+    tables = (
+        _table(sources[0], resolved, Side.LEFT),
+        _table(sources[1], resolved, Side.RIGHT),
+    )
+    place = Place.of(spark)
+    plan = plan_reads(tables, resolved.how, memory=limit // place.tasks_a_machine, seed=seed)
+    query = uuid.uuid4().hex[:8]
+    engine = SparkEngine(
+        spark,
+        resolved,
+        plan,
+        sources=sources,
+        tables=tables,
+        query=query,
+        room=lambda: Room.claim(storage, spark, query),
+    )
+    return SparkAggregate(resolved, tables, plan, engine=engine, settings=settings, frame=left)
+
+
+class SparkAggregate(AggregateRun):
+    """An aggregate over the join of two DataFrames."""
+
+    def __init__(
+        self,
+        question: ResolvedQuestion,
+        tables: tuple[Table, Table],
+        plan: ReadPlan,
+        *,
+        engine: Engine,
+        settings: Settings,
+        frame: DataFrame,
+    ) -> None:
+        super().__init__(question, tables, plan, engine=engine, settings=settings)
+        self._spark = frame.sparkSession
+
+    def to_df(self, estimate: Estimate | None = None) -> DataFrame:
+        """An estimate, by default the latest, as a DataFrame with a row for each group.
+
+        Once exact its columns are those that Spark's own aggregate would have; before, each
+        aggregate has the ends of its interval beside it.
+        """
+        answer = (estimate or self.latest).answer
+        return self._spark.createDataFrame(answer.to_pandas(), from_arrow_schema(answer.schema))
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _blocks(dataframe: DataFrame, argument: str) -> Blocks:
+    relation = open_relation(dataframe, argument=argument)
+    if isinstance(relation, PlainScan):
+        return PlainBlocks.of(relation)
+    return PartitionBlocks(relation, count_partitions(dataframe), rows_of(relation))
+
+
+def _table(source: Blocks, question: ResolvedQuestion, side: Side) -> Table:
+    held = entry_bytes(question, side)
+    if isinstance(source, PlainBlocks):
+        return Table(source.describe(question.keys[0][side]), held)
+    return Table(source.describe(), held, counted=False)

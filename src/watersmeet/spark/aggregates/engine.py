@@ -1,0 +1,136 @@
+"""How Spark reads the blocks of an aggregate: a job for each look, a few tasks for each core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from watersmeet.aggregates.planner import Look, ReadPlan, Table
+from watersmeet.aggregates.question import ResolvedQuestion
+from watersmeet.aggregates.totals import BlockTotals
+from watersmeet.model import Side
+from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
+from watersmeet.spark.aggregates.tasks import (
+    OtherSide,
+    Work,
+    heard,
+    read_blocks,
+    read_partition,
+)
+from watersmeet.spark.room import Room
+from watersmeet.spark.tables.blocks import in_blocks
+from watersmeet.spark.tables.jobs import Partitions, Record, run_over, run_tasks
+from watersmeet.spark.tables.plan import Place
+from watersmeet.spark.tables.storage import Sections, Storage
+
+Blocks = PlainBlocks | PartitionBlocks
+_STAGED_ROWS = 1 << 18
+# Of a look, for each core: one that comes late should not be waited for long.
+_TASKS_EACH = 3
+
+
+class SparkEngine:
+    """Reads blocks of one side in tasks. The other side is read by need, or once by each worker."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        question: ResolvedQuestion,
+        plan: ReadPlan,
+        *,
+        sources: tuple[Blocks, Blocks],
+        tables: tuple[Table, Table],
+        query: str,
+        room: Callable[[], Room],
+    ) -> None:
+        self._spark = spark
+        self._question = question
+        self._plan = plan
+        self._sources = sources
+        self._tables = tables
+        self._query = query
+        self._place = Place.of(spark)
+        self._claim = room
+        self._room: Room | None = None
+        self._work: Work | None = None
+        self._partitions: Partitions | None = None
+        self._looks = 0
+
+    def totals(self, look: Look, *, last: bool) -> Iterable[BlockTotals]:
+        if self._work is None:
+            self._work = self._prepared()
+        self._looks += 1
+        source = self._sources[self._plan.sampled]
+        blocks = look.blocks[self._plan.sampled]
+        if isinstance(source, PlainBlocks):
+            records = self._read(source, blocks, self._work, last=last)
+        else:
+            records = self._compute(source, blocks, self._work)
+        return [totals for record in records for totals in heard(record)]
+
+    def cancel(self) -> None:
+        self._spark.sparkContext.cancelJobsWithTag(self._query)
+
+    def close(self) -> None:
+        self.cancel()
+        if self._room is not None:
+            self._room.release()
+
+    def _read(
+        self, plain: PlainBlocks, blocks: Iterable[int], work: Work, *, last: bool
+    ) -> list[Record]:
+        # In the order of their keys, so that neighbours need the same rows of the other side.
+        sizes = self._tables[self._plan.sampled].blocks
+        ordered = sorted(blocks, key=lambda block: (sizes[block].keys or (0, 0), block))
+        count = min(len(ordered), _TASKS_EACH * self._place.tasks)
+        ends = [len(ordered) * part // max(count, 1) for part in range(count + 1)]
+        return run_tasks(
+            self._spark,
+            [tuple(ordered[start:stop]) for start, stop in pairwise(ends)],
+            lambda share: read_blocks(share, work, plain, last=last),
+            at_once=self._place.tasks,
+            query=self._query,
+            what=f"look {self._looks}",
+        )
+
+    def _compute(self, source: PartitionBlocks, blocks: Iterable[int], work: Work) -> list[Record]:
+        if self._partitions is None:
+            self._partitions = Partitions(
+                source.relation.dataframe,
+                lambda batches, number: read_partition(batches, number, work, last=False),
+                query=self._query,
+                what="what comes before the sampled side",
+            )
+        return self._partitions.run(list(blocks), what=f"look {self._looks}")
+
+    def _prepared(self) -> Work:
+        """Stage the other side, if it is no plain scan."""
+        other = self._plan.other
+        source = self._sources[other]
+        schema = self._question.schemas[other]
+        if isinstance(source, PlainBlocks):
+            side = OtherSide(schema, source)
+        else:
+            self._room = self._claim()
+            side = _staged(source, schema, self._room.storage, query=self._query, side=other)
+        return Work(self._query, self._question, self._plan.sampled, side, self._plan.needs)
+
+
+def _staged(
+    source: PartitionBlocks, schema: pa.Schema, storage: Storage, *, query: str, side: Side
+) -> OtherSide:
+    word = side.name.lower()
+
+    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[Record]:
+        rows = (batch.cast(schema) for batch in batches)
+        blocks = ((0, block) for block in in_blocks(rows, _STAGED_ROWS))
+        yield storage.write_sections(f"{word}-staged", blocks).describe()
+
+    records = run_over(
+        source.relation.dataframe, stage, query=query, what=f"staging the {word} side"
+    )
+    files = sorted(map(Sections.from_description, records), key=lambda file: file.name)
+    return OtherSide(schema, None, storage, tuple(files))

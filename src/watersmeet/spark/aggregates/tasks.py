@@ -1,0 +1,137 @@
+"""What a task does for an aggregate: blocks of one side meet the other, and totals come back."""
+
+from __future__ import annotations
+
+import base64
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from watersmeet.aggregates.entries import Entries, make_entries
+from watersmeet.aggregates.question import ResolvedQuestion
+from watersmeet.aggregates.totals import BlockTotals, Meeting, added_up
+from watersmeet.aggregates.wire import pack, unpack
+from watersmeet.model import Side
+from watersmeet.spark import cache
+from watersmeet.spark.aggregates.blocks import PlainBlocks
+from watersmeet.spark.tables.jobs import Record
+from watersmeet.spark.tables.storage import Sections, Storage
+
+# Blocks of the other side that a task keeps: its own are sorted by key, so neighbours share them.
+_KEPT = 4
+
+
+@dataclass(frozen=True)
+class OtherSide:
+    """Where the rows of the other side are: in its own files, or staged in the run's storage."""
+
+    schema: pa.Schema
+    plain: PlainBlocks | None
+    storage: Storage | None = None
+    staged: tuple[Sections, ...] = ()
+
+    def all(self) -> Iterator[pa.RecordBatch]:
+        if self.plain is not None:
+            for _, split in self.plain.bundles(range(len(self.plain.splits))):
+                yield from self.plain.scan.read(split, batch_rows=1 << 20)
+        else:
+            assert self.storage is not None
+            yield from self.storage.read_sections(self.staged, self.schema)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the tasks of one aggregate need to know. Sent with every job, so it holds values."""
+
+    query: str
+    question: ResolvedQuestion
+    sampled: Side
+    other: OtherSide
+    needs: tuple[tuple[int, ...], ...] | None
+
+    def entries(self, block: int, kept: OrderedDict[int, Entries]) -> Sequence[Entries]:
+        """All that a block can meet."""
+        if self.needs is None:
+            return [self._complete()]
+        found = []
+        for needed in self.needs[block]:
+            if needed not in kept:
+                assert self.other.plain is not None
+                kept[needed] = self._entries(self.other.plain.read(needed))
+                while len(kept) > _KEPT:
+                    kept.popitem(last=False)
+            else:
+                kept.move_to_end(needed)
+            found.append(kept[needed])
+        return found
+
+    def _complete(self) -> Entries:
+        """The other side as a whole, made once by each worker."""
+        key = (self.query, 0, 0)
+        complete = cache.take(key)
+        if complete is None:
+            complete = _Complete(self._entries(self.other.all()))
+        cache.keep(key, complete)
+        entries: Entries = complete.entries
+        return entries
+
+    def _entries(self, batches: Iterator[pa.RecordBatch]) -> Entries:
+        return make_entries(batches, self.question, sampled=self.sampled)
+
+
+class _Complete:
+    def __init__(self, entries: Entries) -> None:
+        self.entries = entries
+
+    def close(self) -> None:
+        del self.entries
+
+
+def read_blocks(blocks: Sequence[int], work: Work, plain: PlainBlocks, *, last: bool) -> Record:
+    """The totals of some blocks; of the last look, all in one."""
+    meeting = Meeting(work.question, sampled=work.sampled)
+    kept: OrderedDict[int, Entries] = OrderedDict()
+    if last:
+        units = list(plain.bundles(blocks))
+    else:
+        units = [(block, plain.splits[block]) for block in blocks]
+    found = [
+        meeting.totals(
+            plain.scan.read(split, batch_rows=1 << 20),
+            work.entries(block, kept),
+            block=block,
+            rows=split.stop - split.start,
+            sketched=not last,
+        )
+        for block, split in units
+    ]
+    return told([added_up(found, work.question)] if last and found else found)
+
+
+def read_partition(
+    batches: Iterator[pa.RecordBatch], block: int, work: Work, *, last: bool
+) -> Record:
+    """The totals of one partition of a DataFrame."""
+    meeting = Meeting(work.question, sampled=work.sampled)
+    schema = work.question.schemas[work.sampled]
+    rows = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal rows
+        for batch in batches:
+            rows += len(batch)
+            yield batch.cast(schema)
+
+    entries = work.entries(block, OrderedDict())
+    totals = meeting.totals(counted(), entries, block=block, rows=0, sketched=not last)
+    return told([BlockTotals(block, rows, totals.part, totals.traits)])
+
+
+def told(found: Sequence[BlockTotals]) -> Record:
+    return {"totals": [base64.b85encode(pack(totals)).decode() for totals in found]}
+
+
+def heard(record: Record) -> list[BlockTotals]:
+    return [unpack(base64.b85decode(text)) for text in record["totals"]]
