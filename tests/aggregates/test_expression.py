@@ -109,13 +109,17 @@ def test_what_is_no_number_can_be_counted() -> None:
     assert (truth.values.tolist(), truth.nonnull) == ([1, 0, 0], 2)
 
 
-def test_encoded_text_is_compared() -> None:
-    for kind in (pa.dictionary(pa.int8(), pa.string()), pa.large_string()):
-        columns = {(RIGHT, "text"): pa.array(["x", None, "y"], kind)}
-        scope = Scope((SCOPE.schemas[0], pa.schema({"text": kind})))
-        numbers = Expression.parse("if(text in ('x', 'z'), 1, 0)", scope).evaluate(columns, 3)
-        assert numbers.values.tolist() == [1, 0, 0]
-        assert numbers.valid is None
+@pytest.mark.parametrize(
+    "kind", [pa.dictionary(pa.int8(), pa.string()), pa.large_string(), pa.string_view()]
+)
+def test_text_is_compared_however_it_is_kept(kind: pa.DataType) -> None:
+    columns = {(RIGHT, name): pa.array(["x", None, "y"], kind) for name in ("text", "more")}
+    scope = Scope((SCOPE.schemas[0], pa.schema({"text": kind, "more": kind})))
+    same = Expression.parse("if(text = more, 1, 0)", scope).evaluate(columns, 3)
+    assert same.values.tolist() == [1, 0, 1]
+    numbers = Expression.parse("if(text in ('x', 'z'), 1, 0)", scope).evaluate(columns, 3)
+    assert numbers.values.tolist() == [1, 0, 0]
+    assert numbers.valid is None
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(1, 10**4), st.sampled_from([1, -1]))

@@ -32,6 +32,7 @@ ITEMS = pa.schema(
         "rate": pa.float64(),
         "wide": pa.decimal128(38, 10),
         "left.odd": pa.int32(),
+        "huge": pa.decimal256(50, 2),
     }
 )
 
@@ -82,6 +83,8 @@ def test_a_key_of_one_name_goes_with_the_other_columns() -> None:
         ("id", Side.LEFT, True),
         ("comment", Side.LEFT, False),
     ]
+    both = parsed(["left.comment", "right.comment", "day"], n=wm.count()).groups
+    assert [group.name for group in both] == ["left.comment", "right.comment", "day"]
     assert parsed("left.odd", n=wm.count()).groups[0].side is Side.RIGHT
 
 
@@ -131,6 +134,7 @@ def test_a_key_of_one_name_goes_with_the_other_columns() -> None:
         (["cost"], wm.count(), SchemaError, "has a column 'cost'"),
         (["comment"], wm.count(), SchemaError, "left.comment or right.comment"),
         (["priority", "PRIORITY"], wm.count(), InvalidArgument, "priority twice"),
+        ((), wm.sum("huge"), SchemaError, "decimal256.*at most 38"),
         (3, wm.count(), InvalidArgument, "group_by=3"),
         ([3], wm.count(), InvalidArgument, "group_by="),
     ],

@@ -155,7 +155,9 @@ class Evaluation:
         if isinstance(node, Literal):
             return pa.scalar(node.value, node.kind)
         assert isinstance(node, Column)
-        return self.columns[node.side, node.name]
+        array = self.columns[node.side, node.name]
+        # Text may be encoded, or of other offsets than what it is compared with.
+        return array if array.type == node.kind else array.cast(node.kind)
 
     def _compare(self, node: Compare, active: Active) -> Truth:
         compare = _NUMPY[node.operator]

@@ -32,14 +32,16 @@ def spark_type(kind: pa.DataType) -> pa.DataType:
     if pt.is_dictionary(kind):
         return spark_type(kind.value_type)
     if pt.is_decimal(kind):
-        return decimal(kind.precision, kind.scale)
+        if kind.precision > MOST_DIGITS or not 0 <= kind.scale <= kind.precision:
+            raise SchemaError(
+                f"A column is of type {kind}; Spark's decimals have at most {MOST_DIGITS} digits, "
+                "and not more of them behind the point than there are.",
+                remedy="Cast it to a smaller decimal, or to double.",
+            )
+        return pa.decimal128(kind.precision, kind.scale)
     if pt.is_large_string(kind) or pt.is_string_view(kind):
         return pa.string()
     return _UNSIGNED.get(kind, kind)
-
-
-def decimal(precision: int, scale: int) -> pa.DataType:
-    return pa.decimal128(min(precision, MOST_DIGITS), scale)
 
 
 def is_number(kind: pa.DataType) -> bool:

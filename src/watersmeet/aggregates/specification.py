@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -171,7 +171,7 @@ def _groups(group_by: object, scope: Scope) -> tuple[GroupColumn, ...]:
             f"group_by={group_by!r} names no columns.",
             remedy='Give a name or a list of names, as in group_by=["o_orderpriority"].',
         )
-    groups = [_group(name, scope) for name in names]
+    groups = _named([_group(name, scope) for name in names])
     shown = [group.name.lower() for group in groups]
     twice = {name for name in shown if shown.count(name) > 1}
     if twice:
@@ -179,6 +179,17 @@ def _groups(group_by: object, scope: Scope) -> tuple[GroupColumn, ...]:
             f"group_by has {', '.join(sorted(twice))} twice.", remedy="Name each column once."
         )
     return tuple(groups)
+
+
+def _named(groups: list[GroupColumn]) -> list[GroupColumn]:
+    """Columns of both inputs that have one name are told apart as they are written."""
+    names = [group.name.lower() for group in groups]
+    return [
+        group
+        if names.count(group.name.lower()) == 1
+        else replace(group, name=f"{group.side.name.lower()}.{group.column}")
+        for group in groups
+    ]
 
 
 def _group(name: str, scope: Scope) -> GroupColumn:
