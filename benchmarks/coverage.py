@@ -308,9 +308,9 @@ def ripple(name: str, layout: str, *, runs: int, seed: int) -> Iterator[Outcome]
     sizes = [len(keys) // blocks for keys in (p.left, p.right)]
     unit = pairs.left // sizes[0] * blocks + pairs.right // sizes[1]
     units = Units.of(pairs, left=unit, right=unit, units=blocks**2)
-    values = [p.values[b * sizes[0] : (b + 1) * sizes[0]] for b in range(blocks)]
-    passing = [p.passes[b * sizes[0] : (b + 1) * sizes[0]] for b in range(blocks)]
-    values = [some[kept] for some, kept in zip(values, passing, strict=True)]
+    # A left row shows its value once it has met a partner: one of them stands for all.
+    shown, partner = np.unique(pairs.left, return_index=True)
+    places = shown // sizes[0], pairs.right[partner] // sizes[1]
     bounds = float(p.values.min()), float(p.values.max())
     score = Score("ripple", name, layout, truth(pairs, centre))
     for first in range(0, runs, AT_ONCE):
@@ -339,9 +339,11 @@ def ripple(name: str, layout: str, *, runs: int, seed: int) -> Iterator[Outcome]
                 most=units.most[cell, None],
             )
             sketches = []
-            for order in drawn[0]:
+            for left, right in zip(*drawn, strict=True):
+                read = np.zeros((2, blocks), np.bool_)
+                read[0, left[:depth]] = read[1, right[:depth]] = True
                 sketch = TailSketch(centre=centre, bounds=bounds)
-                sketch.add(np.concatenate([values[block] for block in order[:depth]]))
+                sketch.add(p.values[shown[read[0, places[0]] & read[1, places[1]]]])
                 sketches.append(sketch)
             totals = sample.totals()
             result = judged(totals, evidence, sketches, centre=centre, layout=Layout())

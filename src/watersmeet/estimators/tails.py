@@ -16,7 +16,7 @@ LARGEST_KEPT = 256
 ROWS_TO_JUDGE = 200
 MOST_SHARE = 0.10
 LEAST_INDEX = 2.2
-UNSEEN_TIMES = 3.0
+UNSEEN_TIMES = 6.0
 _TAIL = 0.05
 
 
@@ -117,15 +117,15 @@ class TailSketch:
         """Why the tail is not to be trusted, or nothing; silent below 200 values."""
         if self.count < ROWS_TO_JUDGE:
             return ""
+        most = max(map(abs, self.bounds)) if self.bounds else np.inf
+        seen = float(self._largest.max())
+        if seen >= most:
+            return ""  # the files hold nothing larger: the tail has been seen
         share, index = self.largest_share(), self.hill()
         if share > MOST_SHARE:
             return f"one value holds {share:.0%} of the spread: heavy tail"
         if index < LEAST_INDEX:
             return f"the largest values thin out slowly (tail index {index:.1f}): heavy tail"
-        unread = max(map(abs, self.bounds), default=0.0) if self.bounds else 0.0
-        seen = float(self._largest.max())
-        if unread > UNSEEN_TIMES * seen:
-            return (
-                f"values of up to {unread:.6g} are still unread, {seen:.6g} is the largest so far"
-            )
+        if UNSEEN_TIMES * seen < most < np.inf:
+            return f"values of up to {most:.4g} are unread, the largest so far is {seen:.4g}"
         return ""

@@ -20,7 +20,7 @@ from watersmeet.estimators.tails import TailSketch
 from watersmeet.estimators.totals import Totals
 
 UNITS_NEEDED = 20
-ROWS_FOR_T = 20
+ROWS_FOR_T = 18
 ROWS_FOR_GAMMA = 5
 UNITS_WITH_ROWS = 5
 # Below this many rows a total of non-negative values gets the gamma interval.
@@ -29,10 +29,12 @@ GAMMA_BELOW = 30
 UNITS_PER_SKEWNESS = 7.0
 # The gamma interval expects skewness and needs fewer.
 UNITS_PER_SKEWNESS_OF_GAMMA = 4.0
+# Squares of values are more skewed than a sample of blocks shows.
+UNITS_PER_SKEWNESS_OF_SPREAD = 9.0
 # For the count that an average divides by: its skewness is not corrected for.
 UNITS_PER_SKEWNESS_OF_DIVISOR = 12.0
 # Rows needed per (kurtosis - 1) before a standard deviation's interval holds.
-ROWS_PER_KURTOSIS = 40.0
+ROWS_PER_KURTOSIS = 30.0
 # A random draw of blocks looks this unlike one only once in ten thousand queries.
 ORDER_TEST = 1e-4
 
@@ -109,8 +111,9 @@ def doubts(
             lambda number: f"only {number:.0f} {noun} hold matching rows",
         )
     found.add(~np.isfinite(variance) | np.isnan(value), "too little was read for a variance")
+    usual = UNITS_PER_SKEWNESS_OF_SPREAD if kind.is_spread else UNITS_PER_SKEWNESS
     few = non_negative & (rows < GAMMA_BELOW)
-    _skewed(found, totals, form, np.where(few, UNITS_PER_SKEWNESS_OF_GAMMA, UNITS_PER_SKEWNESS))
+    _skewed(found, totals, form, np.where(few, UNITS_PER_SKEWNESS_OF_GAMMA, usual))
     if not kind.is_total:
         # A ratio is as good as what it divides by: a hot block may be missing from both.
         count = Quantity(Kind.COUNT, quantity.expression)
