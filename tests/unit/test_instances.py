@@ -21,7 +21,7 @@ from watersmeet.spark import cache
 from watersmeet.spark.tables.instances import JoinTask, arrivals, join_wave
 from watersmeet.spark.tables.plan import Place, Plan
 from watersmeet.spark.tables.scanning import routed
-from watersmeet.spark.tables.storage import Sections, Storage
+from watersmeet.store.storage import Sections, Storage
 from watersmeet.testing.oracle import assert_same, counted, expected_rows, pairs_by_loop
 
 # Three hundred of these fill the smallest memory, so that operators flush between waves.

@@ -11,7 +11,7 @@ import pytest
 
 from tests.store.devices import small_device
 from watersmeet.errors import SpillCorrupted, SpillError
-from watersmeet.spark.tables.storage import Sections, Storage
+from watersmeet.store.storage import Sections, Storage
 
 SCHEMA = pa.schema({"k": pa.int64(), "text": pa.string()})
 

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.spark.tables.plan import is_local
-from watersmeet.spark.tables.storage import Storage
 from watersmeet.store.claim import SpillClaim
+from watersmeet.store.storage import Storage
 
 
 @dataclass(frozen=True)

@@ -254,7 +254,8 @@ class RectangleJoin:
         elif algorithm.rescans:
             yield from rescan(parts)
         taken = algorithm.spill(parts.resident())
-        if parts.kept and taken.sum() == parts.memory.rows.sum():
+        kept_too = parts.kept > 0 and taken.sum() == parts.memory.rows.sum()
+        if kept_too:
             self._close_covers()
         if algorithm.meets is Meets.ALL:
             bounds, cover = parts.progress.bounds, parts.cover(0)
@@ -262,7 +263,8 @@ class RectangleJoin:
                 cover.left_departs(bounds)
             if taken[Side.RIGHT].any():
                 cover.right_departs(bounds)
-        parts.flush(taken, algorithm.spill.__name__.replace("_", " "))
+        reason = algorithm.spill.__name__.replace("_", " ")
+        parts.flush(taken, reason, kept_too=kept_too)
 
     def _overflow(self) -> None:
         """Phase 1 is over: what is in memory has met, but for what was never joined there."""
@@ -281,7 +283,6 @@ class RectangleJoin:
             parts.cover(0).left_departs(progress.bounds)
         elif parts.kept:
             parts.cover(0).reach(progress.numbers[Side.LEFT], int(progress.seen[Side.RIGHT, 0]))
-            parts.kept = 0
 
     def _report_unmatched(self) -> Iterator[Matches]:
         for side, table in zip(Side, self.parts.memory.tables, strict=True):

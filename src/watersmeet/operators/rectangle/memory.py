@@ -50,19 +50,19 @@ class SlottedTable(Table):
             rectangles.count_partitions(hashes, self._slots, counts)
         super().add(hashes, stamps, rows, counts)
 
-    def oldest(self, rows: NDArray[np.int64], *, after: int = 0) -> list[NDArray[np.int32]]:
-        """For each partition p, its rows[p] oldest row numbers, of those from `after` on."""
+    def grouped(self, rows: NDArray[np.int64], *, after: int = 0) -> NDArray[np.int32]:
+        """Of each partition p, its rows[p] oldest row numbers from `after` on, end to end."""
         places = np.cumsum(rows)
         cursor, grouped = places - rows, np.empty(int(places[-1]), np.int32)
         nodes = self._index.nodes
         rectangles.group_rows(nodes, after, len(self), self._slots, places, cursor, grouped)
-        return np.split(grouped, places[:-1])
+        return grouped
 
     def of_partition(self, p: int) -> NDArray[np.int32]:
         """The row numbers of one partition."""
         rows = np.zeros_like(self.by_partition)
         rows[p] = self.by_partition[p]
-        return self.oldest(rows)[p]
+        return self.grouped(rows)
 
     def by_slot(self, slots: int) -> NDArray[np.int64]:
         counts = np.zeros(slots, np.int64)

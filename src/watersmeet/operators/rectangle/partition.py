@@ -88,7 +88,8 @@ class PartitionJoin:
             taken = memory.rows if self.last else parts.algorithm.spill(parts.resident())
             if self.last:
                 taken[:, : self.p] = 0  # partitions that are done
-            parts.flush(taken, f"room to join partition {self.p}")
+            reason = f"room to join partition {self.p}"
+            parts.flush(taken, reason, kept_too=parts.kept > 0)
             if self.last:
                 memory.clear()
         return build, room

@@ -12,7 +12,7 @@ from watersmeet.operators.metrics import FlushRecord, Metrics
 from watersmeet.operators.outcome import Outcome
 from watersmeet.operators.rectangle.algorithm import Meets, RectangleAlgorithm
 from watersmeet.operators.rectangle.cover import Cover
-from watersmeet.operators.rectangle.memory import RectangleMemory
+from watersmeet.operators.rectangle.memory import RectangleMemory, SlottedTable
 from watersmeet.operators.rectangle.progress import Counts, Progress
 from watersmeet.operators.tuning import Tuning
 from watersmeet.policies.invoke import Resident
@@ -23,6 +23,8 @@ from watersmeet.store.runs import Piece, RunWriter, SpilledRun, resident_piece
 from watersmeet.store.spill import IoKind, SpillArea
 
 _SMALLEST_BLOCK = 4096
+# Blocks that are copied or joined at a time: a small one costs nearly as much as a large one.
+_TOGETHER = 4
 
 Runs = tuple[list[SpilledRun], list[SpilledRun]]
 
@@ -56,7 +58,7 @@ class Parts:
             schema, nbytes=self.plan.store, rows=tuning.memory_rows, partitions=self.partitions
         )
         work, row_bytes = self.plan.work, self.memory.row_bytes
-        self.block_bytes = max(min(spill.block_bytes, work // 48), _SMALLEST_BLOCK)
+        self.block_bytes = max(min(spill.block_bytes, work // 32), _SMALLEST_BLOCK)
         self.pairs = PairBuffer(max(1, min(tuning.chunk_rows, work // (4 * sum(row_bytes)))))
         self.outcome = Outcome(schema, self.metrics, self.pairs, room=work // 2)
         self.disk: list[Runs] = [([], []) for _ in range(self.partitions)]
@@ -67,7 +69,9 @@ class Parts:
         self.full = False
         """Whether memory has overflowed: phase 1 is over."""
         self.kept = 0
-        """Right rows, at the front of their table, that stay in memory (Hash Ripple's B^m)."""
+        """Right rows, at the front of their table, that stay in memory (Hash Ripple's B^m).
+
+        They are older than all that is spilled of their side."""
         self.ended = [False, False]
 
     def cover(self, p: int) -> Cover:
@@ -81,78 +85,106 @@ class Parts:
 
     def resident(self) -> Resident:
         """What a spill rule is shown."""
-        memory, right = self.memory, self.memory.tables[Side.RIGHT]
+        memory = self.memory
         left_bytes, right_bytes = (memory.row_size(memory.mean_bytes(side)) for side in Side)
         return Resident(
             memory.rows,
             (left_bytes, right_bytes),
-            kept=memory.counts(right.hashes(np.arange(self.kept))),
+            kept=self._kept_rows(),
             turn=self.metrics.flush_count,
         )
 
     # ---- leaving memory -------------------------------------------------------------------------
 
-    def flush(self, taken: Counts, reason: str) -> None:
-        """Write so many rows of each side and partition, the oldest first, and forget them."""
+    def flush(self, taken: Counts, reason: str, *, kept_too: bool = False) -> None:
+        """Write so many rows of each side and partition, the oldest first, and forget them.
+
+        Rows that are kept stay, and the others of their side leave before them.
+        """
         if not taken.any():
             return
         self.metrics.flush_count += 1
-        for side in Side:
-            if taken[side].any():
-                self._flush_side(side, taken[side], reason)
+        older = np.minimum(taken[Side.RIGHT], self._kept_rows() if kept_too else 0)
+        self._flush_side(Side.LEFT, taken[Side.LEFT], reason)
+        self._flush_side(Side.RIGHT, taken[Side.RIGHT] - older, reason, after=self.kept)
+        if kept_too:
+            self._flush_side(Side.RIGHT, older, reason, in_front=True)
+            self.kept = 0
         self.tell_memory()
 
-    def _flush_side(self, side: Side, taken: Counts, reason: str) -> None:
-        table = self.memory.tables[side]
-        keep = np.ones(len(table), np.bool_)
+    def _flush_side(
+        self, side: Side, taken: Counts, reason: str, *, after: int = 0, in_front: bool = False
+    ) -> None:
+        if not taken.any():
+            return
+        table, stamp = self.memory.tables[side], sum(self.progress.numbers)
+        grouped, ends = table.grouped(taken, after=after), np.cumsum(taken)
         block_rows = self.memory.block_rows(side, self.block_bytes)
         writer = RunWriter(self.spill, table.schema, IoKind.FLUSH, block_rows=block_rows)
-        kept = self.kept if side is Side.RIGHT else 0
-        for p, index in enumerate(table.oldest(taken, after=kept)):
-            if not len(index):
-                continue
-            older, newer = self._around_runs(side, p, index)
-            before = [self._write(writer, side, older)] if len(older) else []
-            behind = [self._write(writer, side, newer)] if len(newer) else []
-            self.disk[p][side][:] = [*before, *self.disk[p][side], *behind]
-            for run in before + behind:
-                number = sum(self.progress.numbers)
-                self.metrics.flushed(FlushRecord(number, side, p, run.rows, run.nbytes, reason))
-            keep[index] = False
+        for p, pieces in self._by_partition(table, grouped, ends, _TOGETHER * block_rows):
+            for piece in pieces:
+                writer.append(piece)
+            first, last = table.stamps[grouped[[ends[p] - taken[p], ends[p] - 1]]]
+            run = writer.cut((int(first), int(last)))
+            runs = self.disk[p][side]
+            runs.insert(0 if in_front else len(runs), run)
+            self.metrics.flushed(FlushRecord(stamp, side, p, run.rows, run.nbytes, reason))
         writer.close()
+        keep = np.ones(len(table), np.bool_)
+        keep[grouped] = False
         table.drop(keep, taken)
 
-    def _write(self, writer: RunWriter, side: Side, index: NDArray[np.int32]) -> SpilledRun:
-        for piece in self._copied(side, index, 8 * writer.block_rows):
-            writer.append(piece)
-        first, last = self.memory.tables[side].stamps[index[[0, -1]]]
-        return writer.cut((int(first), int(last)))
+    def _by_partition(
+        self, table: SlottedTable, grouped: NDArray[np.int32], ends: Counts, most: int
+    ) -> Iterator[tuple[int, list[Piece]]]:
+        """Each partition's rows, copied out with those of its neighbours, at most `most` a time.
+
+        Small copies cost as much as large ones, and there are many partitions.
+        """
+        start, pieces = 0, list[Piece]()
+        copied, at = None, 0
+        for p, end in enumerate(ends.tolist()):
+            while start < end:
+                if copied is None or start == at + len(copied):
+                    at = start
+                    copied = resident_piece(table, grouped[at : at + most].astype(np.int64), 0)
+                stop = min(end, at + len(copied))
+                pieces.append(copied.slice(start - at, stop - at))
+                start = stop
+            if pieces:
+                yield p, pieces
+                pieces = []
+
+    def _kept_rows(self) -> Counts:
+        """How many of the rows that are kept each partition has."""
+        return self.memory.counts(self.memory.tables[Side.RIGHT].hashes(np.arange(self.kept)))
 
     # ---- rows of a partition --------------------------------------------------------------------
 
     def pieces(self, side: Side, p: int, *, since: int = 0) -> Iterator[Piece]:
-        """A partition's rows in the order they came, without runs that end before a stamp."""
-        index = self.memory.tables[side].of_partition(p)
-        rows = self.memory.block_rows(side, self.block_bytes)
-        older, newer = self._around_runs(side, p, index)
-        yield from self._copied(side, older, rows)
-        for run in self.disk[p][side]:
-            if run.departed[1] >= since:
-                read = run.open(IoKind.SCAN)
-                yield from (read(number) for number in range(run.block_count))
-        yield from self._copied(side, newer, rows)
+        """A partition's rows in the order they came, without runs that end before a stamp.
 
-    def _around_runs(
-        self, side: Side, p: int, index: NDArray[np.int32]
-    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Rows in memory that are older than the partition's runs, and those that are newer.
-
-        Only Hash Ripple has older ones: those that it keeps.
+        A piece is of several blocks where these are small.
         """
-        runs = self.disk[p][side]
-        first = runs[0].departed[0] if runs else 0
-        older = int(np.searchsorted(self.memory.tables[side].stamps[index], first))
-        return index[:older], index[older:]
+        rows = _TOGETHER * self.memory.block_rows(side, self.block_bytes)
+        index = self.memory.tables[side].of_partition(p)
+        kept = int(np.searchsorted(index, self.kept)) if side is Side.RIGHT else 0
+        yield from self._copied(side, index[:kept], rows)
+        blocks: list[Piece] = []
+        count = 0
+        for run in self.disk[p][side]:
+            if run.departed[1] < since:
+                continue
+            read = run.open(IoKind.SCAN)
+            for number in range(run.block_count):
+                if blocks and count + run.block_rows(number) > rows:
+                    yield Piece.concat(blocks, run.schema)
+                    blocks, count = [], 0
+                blocks.append(read(number))
+                count += len(blocks[-1])
+        if blocks:
+            yield Piece.concat(blocks, self.schema.stored(side))
+        yield from self._copied(side, index[kept:], rows)
 
     def _copied(self, side: Side, index: NDArray[np.int32], rows: int) -> Iterator[Piece]:
         table = self.memory.tables[side]

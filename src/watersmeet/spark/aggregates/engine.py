@@ -24,7 +24,7 @@ from watersmeet.spark.room import Room
 from watersmeet.spark.tables.blocks import in_blocks
 from watersmeet.spark.tables.jobs import Partitions, Record, run_over, run_tasks
 from watersmeet.spark.tables.plan import Place
-from watersmeet.spark.tables.storage import Sections, Storage
+from watersmeet.store.storage import Sections, Storage
 
 Blocks = PlainBlocks | PartitionBlocks
 _STAGED_ROWS = 1 << 18

@@ -17,7 +17,7 @@ from watersmeet.model import Side
 from watersmeet.spark import cache
 from watersmeet.spark.aggregates.blocks import PlainBlocks
 from watersmeet.spark.tables.jobs import Record
-from watersmeet.spark.tables.storage import Sections, Storage
+from watersmeet.store.storage import Sections, Storage
 
 # Blocks of the other side that a task keeps: its own are sorted by key, so neighbours share them.
 _KEPT = 4

@@ -15,8 +15,8 @@ from watersmeet.spark.tables.jobs import run_over, run_tasks
 from watersmeet.spark.tables.order import order_by_key, random_order
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.scanning import ScanTask, scan, stage
-from watersmeet.spark.tables.storage import Sections
 from watersmeet.spark.tables.waves import Piece, cut, shared_out
+from watersmeet.store.storage import Sections
 
 
 class Input(Protocol):

@@ -22,9 +22,9 @@ from watersmeet.spark.tables.blocks import in_blocks
 from watersmeet.spark.tables.jobs import Record
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.results import ResultWriter
-from watersmeet.spark.tables.storage import Sections
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.claim import SpillClaim
+from watersmeet.store.storage import Sections
 
 _FLUSHES_TOLD = 8
 

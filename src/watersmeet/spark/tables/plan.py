@@ -13,8 +13,8 @@ from watersmeet.model import Side
 from watersmeet.operators.question import Question
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.routing import HashRouter
-from watersmeet.spark.tables.storage import Storage
 from watersmeet.store.account import MemoryPlan
+from watersmeet.store.storage import Storage
 from watersmeet.store.table import row_bytes
 
 # Beyond this many, a scan task's blocks for one instance become too small to be worth reading.

@@ -22,8 +22,8 @@ from watersmeet.spark.tables.jobs import Record, run_tasks
 from watersmeet.spark.tables.metrics import RunMetrics, WaveMetrics
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.results import read_results
-from watersmeet.spark.tables.storage import Sections
 from watersmeet.spark.tables.waves import shares
+from watersmeet.store.storage import Sections
 
 _WHOLE = [1.0]
 
