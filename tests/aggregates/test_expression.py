@@ -95,6 +95,17 @@ def test_only_rows_that_are_looked_at_can_fail() -> None:
         double.evaluate(columns, 3, active=active)
 
 
+def test_a_condition_guards_what_comes_after_it() -> None:
+    columns = {(LEFT, "a"): pa.array([2, 0])}
+    for text in (
+        "case when a = 0 then 0 when 10 / a > 0 then 1 end",
+        "if(a = 0, 0, 2 / a)",
+        "if(a <> 0 and 10 / a > 0, 1, 0)",
+        "coalesce(if(a = 0, 0, null), 2 / a)",
+    ):
+        assert Expression.parse(text, SCOPE).evaluate(columns, 2).values.tolist() == [1, 0]
+
+
 def test_a_constant_has_a_value_in_every_row() -> None:
     numbers = Expression.parse("1.25", SCOPE).evaluate({}, 3)
     assert (numbers.values.tolist(), numbers.scale) == ([125, 125, 125], 2)

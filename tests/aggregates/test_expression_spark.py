@@ -56,6 +56,7 @@ EXPRESSIONS = [
     "case when i32 <> 0 then 1 / i32 end", "if(i64 = 0, null, 10 / i64)",
     "case when i64 <> 0 and 10 / i64 > 0 then 1 else 0 end",
     "case when i64 = 0 or 10 % i64 > 0 then 1 else 0 end", "coalesce(i8, 1 / i8)",
+    "case when i64 = 0 then 0 when 10 / i64 > 0 then 1 end",
     "case i32 when 5 then 1.5 when 7 then 2 end", "case text when 'a' then 1 else 0 end",
     *[f"if({condition}, 1, 0)" for condition in (
         "flag", "not flag", "flag and i32 > 0", "flag or i32 > 0", "flag = (i32 > 0)",

@@ -48,8 +48,9 @@ def test_decimals_are_read_as_the_integers_they_are(precision: int, data: st.Dat
         assert numbers.bounds[1] >= numbers.values.max()
 
 
-def test_what_is_under_a_null_does_not_count() -> None:
-    words = np.array([5, 0, -1, 7, 3, 0], np.int64)
+@pytest.mark.parametrize("under", [(-1, 7), (999, 0), (-(2**63), -1)])
+def test_what_is_under_a_null_does_not_count(under: tuple[int, int]) -> None:
+    words = np.array([5, 0, *under, 3, 0], np.int64)
     valid = pa.py_buffer(np.array([0b101], np.uint8))
     array = pa.Array.from_buffers(pa.decimal128(9, 2), 3, [valid, pa.py_buffer(words)])
     numbers = read(array)
@@ -114,6 +115,10 @@ def test_a_sum_of_more_than_64_bits_needs_no_slow_numbers() -> None:
     exact = int(values.astype(object).sum())
     assert Sums.of(numbers).total.values.tolist() == [exact]
     assert Sums.of(numbers, weights=weights).total.values.tolist() == [exact * (2**31 - 1)]
+    # A weight that fills more than half a word, and a value that does too.
+    one = Numbers(np.array([2**50 - 1]), None, 0, (2**50 - 1, 2**50 - 1))
+    sums = Sums.of(one, weights=np.array([2**40 - 1]))
+    assert sums.total.values.tolist() == [(2**50 - 1) * (2**40 - 1)]
 
 
 @given(st.lists(st.lists(st.tuples(LONGS, st.integers(0, 2)), max_size=5), min_size=1, max_size=4))
@@ -126,6 +131,8 @@ def test_sums_add_up(parts: list[list[tuple[int, int]]]) -> None:
         numbers = numbers_of([value for value, _ in part])
         own = Sums.of(numbers, codes, groups=len(present), centre=0.0)
         total = total + own.placed(np.array(present, np.int64), 3)
+        low, high = total.total.bounds
+        assert all(low <= value <= high for value in total.total.values)
     everything = [pair for part in parts for pair in part]
     for group in range(3):
         values = [value for value, code in everything if code == group]
@@ -149,6 +156,8 @@ def test_a_small_number_is_not_lost_beside_a_large_one() -> None:
     assert Sums.of(Numbers(values, None)).floats().tolist() == [1000.0]
     codes = np.zeros(values.size, np.int64)
     assert Sums.of(Numbers(values, None), codes).floats().tolist() == [1000.0]
+    large, one, small = (Sums.of(Numbers(np.array([v]), None)) for v in (1e16, 1.0, -1e16))
+    assert (large + one + small).floats().tolist() == [1.0]
 
 
 @given(
