@@ -68,10 +68,17 @@ class Form:
         self.expression = expression
 
     def first(self, moments: Floats) -> Floats:
+        return self._along(self.gradient, moments)
+
+    def size(self, moments: Floats) -> Floats:
+        """The terms of `first` without their signs: what rounding is relative to."""
+        return self._along(np.abs(self.gradient), np.abs(moments))
+
+    def _along(self, gradient: Floats, moments: Floats) -> Floats:
         if self.expression is None:
-            return self.gradient * moments[:, 0]
+            return gradient * moments[:, 0]
         start = 1 + 3 * self.expression
-        return _dot(self.gradient, moments[:, start : start + 3])
+        return _dot(gradient, moments[:, start : start + 3])
 
     def second(self, products: Floats) -> Floats:
         """The quadratic form: the variance, if the products are covariances."""

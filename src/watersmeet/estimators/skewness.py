@@ -27,7 +27,7 @@ def skewness(form: Form, shape: Shape, *, seen: Floats) -> Floats:
     second = form.second(shape.second)
     third = form.third(shape.third)
     # Sums of cubes of numbers that nearly cancel say nothing.
-    size = (form.first(seen) / units) ** 2
+    size = (form.size(seen) / units) ** 2
     small_sample = np.sqrt(units * (units - 1)) / (units - 2)
     with np.errstate(divide="ignore", invalid="ignore"):
         skew = small_sample * np.sqrt(units) * third / second**1.5
