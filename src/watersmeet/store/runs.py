@@ -55,8 +55,7 @@ class Piece:
     @cached_property
     def rows(self) -> pa.RecordBatch:
         """The rows without their stamps."""
-        schema = pa.schema(list(self.batch.schema)[_STAMPS:])
-        return pa.RecordBatch.from_arrays(self.batch.columns[_STAMPS:], schema=schema)
+        return self.batch.select(list(range(_STAMPS, self.batch.num_columns)))
 
     @cached_property
     def source(self) -> BatchRows:
