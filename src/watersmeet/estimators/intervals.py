@@ -51,9 +51,11 @@ def t_quantile(tail: float, degrees: Floats) -> Floats:
     """Student's quantile that leaves `tail` on both sides together; infinite without degrees."""
     from scipy.special import ndtri, stdtrit
 
-    some = np.clip(degrees, 1, 1e6)
-    quantile = np.where(degrees > 1e6, -ndtri(tail / 2), -stdtrit(some, tail / 2))
-    return np.where(degrees < 1, np.inf, quantile)
+    # Many groups share few degrees of freedom, and the quantile is dear.
+    some, which = np.unique(degrees, return_inverse=True)
+    quantile = -stdtrit(np.clip(some, 1, 1e6), tail / 2)
+    quantile = np.where(some > 1e6, -ndtri(tail / 2), np.where(some < 1, np.inf, quantile))
+    return np.asarray(quantile[which])
 
 
 def gamma_interval(

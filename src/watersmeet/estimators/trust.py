@@ -54,22 +54,27 @@ class Layout(NamedTuple):
 
 
 class Doubts:
-    """Per group the first reason that applies."""
+    """Per group the first reason that applies, as a number until the end."""
 
     def __init__(self, groups: int) -> None:
-        self.reasons: NDArray[np.object_] = np.full(groups, "", object)
+        self._texts = [""]
+        self._which = np.zeros(groups, np.int64)
 
     def add(self, where: bool | NDArray[np.bool_], reason: str) -> None:
-        self.reasons[where & (self.reasons == "")] = reason
+        self._which[where & (self._which == 0)] = len(self._texts)
+        self._texts.append(reason)
 
     def add_each(
         self, where: NDArray[np.bool_], numbers: Floats, reason: Callable[[float], str]
     ) -> None:
-        where = where & (self.reasons == "")
+        where = where & (self._which == 0)
         if where.any():
             distinct, which = np.unique(numbers[where], return_inverse=True)
-            texts = np.array([reason(number) for number in distinct.tolist()], object)
-            self.reasons[where] = texts[which]
+            self._which[where] = len(self._texts) + which
+            self._texts += [reason(number) for number in distinct.tolist()]
+
+    def reasons(self) -> NDArray[np.object_]:
+        return np.array(self._texts, object)[self._which]
 
 
 def doubts(
@@ -88,7 +93,7 @@ def doubts(
     kind = quantity.kind
     found = Doubts(len(value))
     if totals.exact:
-        return found.reasons
+        return found.reasons()
     if kind.is_total and not totals.scaled:
         found.add(True, "the size of an input is unknown, so a total cannot be scaled up")
     if layout.objection:
@@ -128,7 +133,7 @@ def doubts(
             "the spread of skewed values needs more rows: "
             f"{ROWS_PER_KURTOSIS:.0f} times (kurtosis - 1)",
         )
-    return found.reasons
+    return found.reasons()
 
 
 def _skewed(found: Doubts, totals: Totals, form: Form, needed: float | Floats) -> None:

@@ -69,13 +69,16 @@ class UnitSums:
         square = products(totals)
         parts = [totals, size * totals, size**2 * totals, square, size * square, cubes(totals)]
         sums = np.concatenate([*parts, totals.any(axis=1, keepdims=True)], axis=1)
-        order = np.argsort(groups, kind="stable")
-        ascending = groups[order]
-        starts = np.concatenate([[0], np.flatnonzero(np.diff(ascending)) + 1])
-        named = ascending[starts]
+        named, most = groups, totals
+        if (np.diff(groups) <= 0).any():  # several units at once
+            order = np.argsort(groups, kind="stable")
+            ascending = groups[order]
+            starts = np.concatenate([[0], np.flatnonzero(np.diff(ascending)) + 1])
+            named = ascending[starts]
+            sums = np.add.reduceat(sums[order], starts, axis=0)
+            most = np.maximum.reduceat(totals[order], starts, axis=0)
         self.room(int(named[-1]) + 1)
-        self._sums[named] += np.add.reduceat(sums[order], starts, axis=0)
-        most = np.maximum.reduceat(totals[order], starts, axis=0)
+        self._sums[named] += sums
         self._largest[named] = np.maximum(self._largest[named], most)
 
     def room(self, groups: int) -> None:

@@ -21,8 +21,8 @@ def unseen_groups(pairs: Floats | Integers, *, fraction: float, confidence: floa
     looked at. Rows must come one by one: where a block brings several of a group at once,
     pass the number of blocks that hold the group.
 
-    >>> unseen_groups(np.array([1, 1, 7, 11]), fraction=0.1).share
-    0.09
+    >>> unseen_groups(np.array([1, 1, 7, 11]), fraction=0.5).share
+    0.05
     """
     from scipy.special import gammaincinv  # type: ignore[import-untyped]
 
