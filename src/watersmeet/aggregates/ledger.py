@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,8 @@ from watersmeet.aggregates.groups import Groups
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.results import answer
 from watersmeet.aggregates.sums import Sums
-from watersmeet.aggregates.totals import BlockTotals, Part, centred, together
-from watersmeet.estimators import ClusterSample, Evidence, TailSketch, Totals
+from watersmeet.aggregates.totals import BlockTotals, Part, centred, distinct, together
+from watersmeet.estimators import ClusterSample, Evidence, RippleSample, TailSketch, Totals
 from watersmeet.model import Side
 
 Floats = NDArray[np.float64]
@@ -49,14 +50,19 @@ class Ledger:
         blocks = list(blocks)
         if not blocks:
             return
+        parts = self._taken_in(blocks)
+        if sampled:
+            self._sample(blocks, parts)
+
+    def _taken_in(self, blocks: Sequence[BlockTotals]) -> list[Part]:
+        """Add to what was read; the blocks' totals about our centres."""
         if self.centres is None:
             self.centres = [traits.centre for traits in blocks[0].traits]
             self.tails = [TailSketch(centre=centre) for centre in self.centres]
         parts = [centred(block, self.centres) for block in blocks]
         # Together with the known groups, which come first and keep their numbers.
         self.part = together([self.part, *parts] if self.groups else parts, self._question)
-        if sampled:
-            self._sample(blocks, parts)
+        return parts
 
     def _sample(self, blocks: Sequence[BlockTotals], parts: Sequence[Part]) -> None:
         for block, part, codes in zip(blocks, parts, self._codes(parts), strict=True):
@@ -64,18 +70,20 @@ class Ledger:
             rows = {"left_rows": part.rows} if self._sampled is Side.LEFT else {
                 "right_rows": part.rows
             }  # fmt: skip
-            least = [traits.least for traits in block.traits]
-            most = [traits.most for traits in block.traits]
-            self.evidence.add(
-                codes,
-                pairs=part.pairs,
-                least=np.tile(np.array(least, np.float64), (len(codes), 1)),
-                most=np.tile(np.array(most, np.float64), (len(codes), 1)),
-                **rows,
-            )
-            for tail, traits in zip(self.tails, block.traits, strict=True):
-                if traits.tail is not None:
-                    tail += traits.tail
+            self._notice(block, codes, part.pairs, rows)
+
+    def _notice(
+        self, block: BlockTotals, codes: Codes, pairs: Codes, rows: dict[str, Codes]
+    ) -> None:
+        """What lets an interval be trusted, or not."""
+        least, most = (
+            np.tile(np.array([getattr(traits, end) for traits in block.traits]), (len(codes), 1))
+            for end in ("least", "most")
+        )
+        self.evidence.add(codes, pairs=pairs, least=least, most=most, **rows)
+        for tail, traits in zip(self.tails, block.traits, strict=True):
+            if traits.tail is not None:
+                tail += traits.tail
 
     def _codes(self, parts: Sequence[Part]) -> list[Codes]:
         """The numbers of each part's groups."""
@@ -120,6 +128,54 @@ class Ledger:
             sums = part.sums[asked.expression]
             columns.append(answer(asked.kind, sums, values=expression.kind, centre=centre))
         return columns
+
+
+class RippleLedger(Ledger):
+    """The same for blocks of both sides, whose totals come by pairs of blocks."""
+
+    def __init__(
+        self,
+        question: ResolvedQuestion,
+        *,
+        sampled: Side,
+        blocks: tuple[int, int],
+        rows: tuple[int | None, int | None],
+    ) -> None:
+        super().__init__(question, sampled=sampled, blocks=1, rows=None)
+        self.rectangle = RippleSample(blocks=blocks, rows=rows, moments=question.moments)
+
+    def read(self, side: Side, block: int, *, rows: int) -> None:
+        """This block is part of the rectangle from now on."""
+        self.rectangle.read(side, block, rows=rows)
+
+    def add(self, blocks: Iterable[BlockTotals], *, sampled: bool = True) -> None:
+        blocks = list(blocks)
+        # The two block numbers are the last of the group columns.
+        pairs = [block.part.groups[-2:] for block in blocks]
+        plain = [
+            replace(block, part=replace(block.part, groups=block.part.groups[:-2]))
+            for block in blocks
+        ]
+        merged = [replace(block, part=distinct(block.part)) for block in plain]
+        if not blocks:
+            return
+        self._taken_in(merged)
+        if not sampled:
+            return
+        assert self.centres is not None
+        parts = [centred(block, self.centres) for block in plain]
+        for block, part, codes, (left, right) in zip(
+            plain, parts, self._codes(parts), pairs, strict=True
+        ):
+            self.rectangle.add(_numbers(left), _numbers(right), codes, self._moments(part))
+            self._notice(block, codes, part.pairs, {})
+
+    def totals(self) -> Totals:
+        return self.rectangle.totals()
+
+
+def _numbers(values: pa.Array) -> Codes:
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)
 
 
 def _one_empty_group(part: Part) -> Part:

@@ -14,30 +14,23 @@ ripple    neither: blocks of both, and every pair of them is joined
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from math import ceil
 
 import numpy as np
 
+from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType, Side
 
 Range = tuple[int, int]
-
-FEWEST_BLOCKS = 24
-"""Of a first look. With fewer than 20 an interval misses more often than it says."""
 
 # So many leave an interval no wider than it must be; smaller ones than this cost more in calls
 # than in reading.
 _ENOUGH_BLOCKS = 64
 _LEAST_ROWS = 256
 
-_GROWTH = 2.0
-_FIRST_SHARE = 0.02
-# Past this, one more look before the end would come too late to save anybody's time.
-_LAST_SHARE = 0.45
 # A block of one table may need so many of the other, or so large a part of it, and still be read
 # with them alone.
 _MOST_NEEDED = 8
@@ -89,22 +82,13 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Look:
-    """Blocks that are read before the next estimate, by side."""
-
-    blocks: tuple[tuple[int, ...], tuple[int, ...]]
-
-    def __len__(self) -> int:
-        return sum(map(len, self.blocks))
-
-
-@dataclass(frozen=True)
 class ReadPlan:
-    """What is read when. `needs` says which blocks of the other side a sampled block meets."""
+    """What is read. `orders` are the blocks of each side in the order in which they are read; the
+    side that is not sampled has none, and `needs` says which of its blocks a sampled one meets."""
 
     design: Design
     sampled: Side
-    looks: tuple[Look, ...]
+    orders: tuple[tuple[int, ...], tuple[int, ...]]
     needs: tuple[tuple[int, ...], ...] | None
     reason: str
 
@@ -123,7 +107,7 @@ def plan_reads(tables: tuple[Table, Table], how: JoinType, *, memory: int, seed:
             return ReadPlan(
                 design=Design.RANGES,
                 sampled=sampled,
-                looks=_looks(tables, sampled, seed=seed),
+                orders=_orders(tables, [sampled], seed=seed),
                 needs=needs,
                 reason="both sides are clustered on the key, so a block of the "
                 f"{sampled.name.lower()} side is read with the blocks that hold its keys",
@@ -134,15 +118,23 @@ def plan_reads(tables: tuple[Table, Table], how: JoinType, *, memory: int, seed:
             return ReadPlan(
                 design=Design.COMPLETE,
                 sampled=sampled,
-                looks=_looks(tables, sampled, seed=seed),
+                orders=_orders(tables, [sampled], seed=seed),
                 needs=None,
                 reason=f"the {other.name.lower()} side fits in memory "
                 f"({_megabytes(tables[other].held)} of {_megabytes(memory)}) and is read first",
             )
+    if how is not JoinType.INNER:
+        kept = " or ".join(side.name.lower() for side in allowed)
+        raise InvalidArgument(
+            f"A {how} join is estimated from its {kept} side while the other is complete, and "
+            f"that one does not fit in memory ({_megabytes(tables[allowed[0].other].held)} of "
+            f"{_megabytes(memory)}): whether a row stays alone is not known before.",
+            remedy="Give more memory, or use Spark's own aggregate.",
+        )
     return ReadPlan(
         design=Design.RIPPLE,
         sampled=larger,
-        looks=_ripples(tables, seed=seed),
+        orders=_orders(tables, tuple(Side), seed=seed),
         needs=None,
         reason="neither side fits in memory "
         f"({_megabytes(min(table.held for table in tables))} for the smaller, "
@@ -178,55 +170,15 @@ def _needs(sampled: Sequence[Block], other: Sequence[Block]) -> tuple[tuple[int,
     return tuple(needs)
 
 
-def _looks(tables: tuple[Table, Table], sampled: Side, *, seed: int) -> tuple[Look, ...]:
-    """Random blocks of one side, at each look about as many as at all before."""
-    order = random_order(len(tables[sampled].blocks), seed=seed)
-    looks = []
-    start = 0
-    for stop in _stops(len(order)):
-        chosen = tuple(order[start:stop])
-        blocks = (chosen, ()) if sampled is Side.LEFT else ((), chosen)
-        looks.append(Look(blocks))
-        start = stop
-    return tuple(looks)
-
-
-def _ripples(tables: tuple[Table, Table], *, seed: int) -> tuple[Look, ...]:
-    """Random blocks of both sides, the rectangle growing in proportion."""
-    orders = [
-        random_order(len(table.blocks), seed=seed + side)
-        for side, table in zip(Side, tables, strict=True)
-    ]
-    fractions = [0.05, 0.1, 0.2, 0.4, 1.0]
-    looks: list[Look] = []
-    done = [0, 0]
-    for fraction in fractions:
-        blocks = []
-        for side in Side:
-            count = len(orders[side])
-            few = min(FEWEST_BLOCKS * (len(looks) + 1), count)
-            stop = count if fraction == 1.0 else max(ceil(fraction * count), few)
-            blocks.append(tuple(orders[side][done[side] : stop]))
-            done[side] = max(stop, done[side])
-        if any(blocks):
-            looks.append(Look((blocks[0], blocks[1])))
-    return tuple(looks)
-
-
-def _stops(count: int) -> list[int]:
-    """After how many blocks there is a look, the whole last.
-
-    >>> _stops(600)
-    [24, 48, 96, 192, 600]
-    >>> _stops(10)
-    [10]
-    """
-    stops: list[int] = []
-    stop = max(FEWEST_BLOCKS, ceil(_FIRST_SHARE * count))
-    while stop < _LAST_SHARE * count:
-        stops.append(stop)
-        stop = ceil(stop * _GROWTH)
-    return [*stops, count]
+def _orders(
+    tables: tuple[Table, Table], sampled: Collection[Side], *, seed: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Random ones, independent of each other."""
+    left, right = (
+        tuple(random_order(len(tables[side].blocks), seed=seed + side)) if side in sampled else ()
+        for side in Side
+    )
+    return left, right
 
 
 def pieces(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:

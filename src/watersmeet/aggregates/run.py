@@ -14,21 +14,28 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from watersmeet.aggregates.estimate import Estimate, Progress, Unseen
-from watersmeet.aggregates.ledger import Ledger
-from watersmeet.aggregates.planner import Look, ReadPlan, Table
+from watersmeet.aggregates.ledger import Ledger, RippleLedger
+from watersmeet.aggregates.looks import Look, Looks
+from watersmeet.aggregates.planner import Design, ReadPlan, Table
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.score import ScoreCard
 from watersmeet.aggregates.totals import BlockTotals
 from watersmeet.errors import InvalidArgument, WatersmeetError
-from watersmeet.estimators import Cells, Layout, cells
+from watersmeet.estimators import Cells, Layout, Quantity, Totals, cells
+from watersmeet.estimators.forecast import Forecast
+from watersmeet.estimators.unseen import unseen_groups
 from watersmeet.model import Side
 
 
 class Engine(Protocol):
     """Reads blocks and gives their totals, in whatever order."""
 
-    def totals(self, look: Look, *, last: bool) -> Iterable[BlockTotals]:
-        """Of the `last` look, which completes the whole, blocks may be added up before."""
+    def totals(self, look: Look) -> Iterable[BlockTotals]:
+        """Of the last look, which completes the whole, blocks may be added up before."""
+        ...
+
+    def rows_of(self, side: Side, block: int) -> int:
+        """How many rows a block has that was read."""
         ...
 
     def cancel(self) -> None:
@@ -79,15 +86,9 @@ class AggregateRun:
         self._plan = plan
         self._engine = engine
         self._settings = settings
-        table = tables[plan.sampled]
-        self._ledger = Ledger(
-            question,
-            sampled=plan.sampled,
-            blocks=len(table.blocks),
-            rows=table.rows if table.counted else None,
-        )
-        self._rows_read = 0
-        self._ahead: Future[list[BlockTotals]] | None = None
+        self._looks = Looks(plan)
+        self._ledger = _ledger(question, tables, plan)
+        self._ahead: tuple[Look, Future[list[BlockTotals]]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="watersmeet-aggregate")
         self._lock = threading.Lock()
         self._stopped = False
@@ -164,7 +165,8 @@ class AggregateRun:
         if not self.history:
             return False
         latest = self.history[-1].progress
-        after = self._rows_after_next() / max(latest.rows, 1)
+        look = self._next_look()
+        after = (latest.rows_read + self._rows_in(look)) / max(latest.rows, 1)
         if part is not None and after > part:
             return True
         if seconds is None:
@@ -177,16 +179,16 @@ class AggregateRun:
         self._check_open()
         self._stopped = False
         while not self.complete:
-            self._advance(ahead=False, rest=self._ahead is None)
+            self._advance(ahead=False, rest=True)
         return self.history[-1]
 
     def stop(self) -> None:
         """Read no further. What is known stays, and `resume` goes on from there."""
         self._stopped = True
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and not ahead.cancel():
+        if ahead is not None and not ahead[1].cancel():
             self._engine.cancel()
-            ahead.exception()
+            ahead[1].exception()
 
     def resume(self) -> Self:
         """Allow reading again after `stop`."""
@@ -248,58 +250,66 @@ class AggregateRun:
 
     # ---- working ----------------------------------------------------------------------------
 
-    def _next(self) -> int:
-        return len(self.history)
+    def _next_look(self) -> Look:
+        return self._ahead[0] if self._ahead is not None else self._looks.next(self._better_side)
 
-    def _rows_after_next(self) -> int:
-        table, sampled = self._tables[self._plan.sampled], self._plan.sampled
-        looks = self._plan.looks[: self._next() + 1]
-        return sum(table.blocks[n].rows for look in looks for n in look.blocks[sampled])
+    def _better_side(self) -> Side:
+        """The side of a rectangle whose reading makes intervals narrower sooner."""
+        totals = self._ledger.totals()
+        if len(totals.shapes) < 2:
+            return self._plan.sampled
+        speeds = tuple(len(table.blocks) / max(table.nbytes, 1) for table in self._tables)
+        votes = [
+            Forecast.of(totals, quantity, centre=self._centre(quantity)).next_side(speeds)
+            for quantity in self._question.quantities
+        ]
+        return Side(int(np.median(votes)))
 
-    def _rest(self) -> Look:
-        """Everything that has not been read."""
-        looks = self._plan.looks[self._next() :]
-        left, right = (
-            tuple(block for look in looks for block in look.blocks[side]) for side in Side
+    def _centre(self, quantity: Quantity) -> float:
+        centres = self._ledger.centres
+        return 0.0 if quantity.expression is None or not centres else centres[quantity.expression]
+
+    def _rows_in(self, look: Look) -> int:
+        return sum(
+            self._tables[side].blocks[block].rows for side in Side for block in look.blocks[side]
         )
-        return Look((left, right))
 
     def _look_ahead(self) -> None:
         if self._ahead is None and not self._stopped:
-            number = self._next()
-            last = number + 1 == len(self._plan.looks)
-            look = self._plan.looks[number]
-            self._ahead = self._thread.submit(self._read, look, last=last)
+            look = self._looks.next(self._better_side)
+            self._ahead = look, self._thread.submit(self._read, look)
 
-    def _read(self, look: Look, *, last: bool) -> list[BlockTotals]:
+    def _read(self, look: Look) -> list[BlockTotals]:
         began = time.monotonic()
-        found = list(self._engine.totals(look, last=last))
+        found = list(self._engine.totals(look))
         self._working += time.monotonic() - began
         return found
 
     def _advance(self, *, ahead: bool, rest: bool = False) -> Estimate:
         """Make the next estimate; `rest` takes all that is left."""
         self._check_open()
-        number = self._next()
-        last = rest or number + 1 == len(self._plan.looks)
         waiting, self._ahead = self._ahead, None
         if waiting is not None:
-            found = waiting.result()
+            look, found = waiting[0], waiting[1].result()
         else:
-            look = self._rest() if rest else self._plan.looks[number]
-            found = self._read(look, last=last)
-        self._rows_read = self._rows_after_next()
-        self._ledger.add(found, sampled=not last)
-        estimate = self._estimate(last)
+            look = self._looks.rest() if rest else self._looks.next(self._better_side)
+            found = self._read(look)
+        self._looks.taken(look)
+        if isinstance(self._ledger, RippleLedger) and not look.last:
+            for side in Side:
+                for block in look.blocks[side]:
+                    self._ledger.read(side, block, rows=self._engine.rows_of(side, block))
+        self._ledger.add(found, sampled=not look.last)
+        estimate = self._estimate(look)
         self.history.append(estimate)
-        if ahead and not last:
+        if ahead and not look.last:
             self._look_ahead()
         return estimate
 
-    def _estimate(self, last: bool) -> Estimate:
+    def _estimate(self, look: Look) -> Estimate:
         question, ledger, settings = self._question, self._ledger, self._settings
         columns = ledger.answer()
-        if last:
+        if look.last:
             found = _exact_cells(columns)
             unseen = None
         else:
@@ -311,44 +321,47 @@ class AggregateRun:
                 totals,
                 ledger.evidence,
                 question.quantities,
-                centres=ledger.centres or (),
+                centres=ledger.centres or [0.0] * len(question.aggregates.expressions),
                 confidence=settings.confidence,
                 statements=groups * len(columns) if settings.simultaneous else 1,
-                looks=len(self._plan.looks) - 1 if settings.every_look else 1,
+                looks=self._looks.most if settings.every_look else 1,
                 tails=ledger.tails or None,
                 layout=Layout(),
             )
-            unseen = self._unseen()
-        table = self._tables[self._plan.sampled]
-        rows = table.rows if last else self._rows_read
-        nbytes = sum(each.nbytes for each in self._tables)
-        progress = Progress(
-            look=len(self.history) + 1,
-            rows_read=rows,
-            rows=table.rows,
-            bytes_read=int(nbytes * (rows / table.rows if table.rows else 1)),
-            nbytes=nbytes,
-            seconds=self._working,
-        )
+            unseen = self._unseen(totals)
         return Estimate(
             names=tuple(asked.name for asked in question.aggregates.asked),
             group_names=tuple(group.name for group in question.aggregates.groups),
             groups=ledger.part.groups,
             cells=found,
-            progress=progress,
+            progress=self._progress(look),
             confidence=settings.confidence,
-            exact=last,
+            exact=look.last,
             columns=tuple(columns),
             unseen=unseen,
         )
 
-    def _unseen(self) -> Unseen | None:
-        if not self._question.aggregates.groups or not self._ledger.groups:
-            return None
-        from watersmeet.estimators.unseen import unseen_groups
+    def _progress(self, look: Look) -> Progress:
+        """Of the sides that are sampled; the other one is read first, or along with them."""
+        sampled = [side for side in Side if self._plan.orders[side]]
+        rows = sum(self._tables[side].rows for side in sampled)
+        before = self.history[-1].progress.rows_read if self.history else 0
+        read = rows if look.last else before + self._rows_in(look)
+        nbytes = sum(table.nbytes for table in self._tables)
+        return Progress(
+            look=len(self.history) + 1,
+            rows_read=read,
+            rows=rows,
+            bytes_read=int(nbytes * (read / rows if rows else 1)),
+            nbytes=nbytes,
+            seconds=self._working,
+        )
 
-        pairs = self._ledger.evidence.pairs(self._ledger.groups)
-        share, most = unseen_groups(pairs, fraction=self._ledger.totals().fraction)
+    def _unseen(self, totals: Totals) -> Unseen | None:
+        if not self._question.aggregates.groups or totals.contributing is None:
+            return None
+        # By blocks: one brings many rows of a group at once.
+        share, most = unseen_groups(totals.contributing, fraction=totals.fraction)
         return Unseen(share, most)
 
     def _check_open(self) -> None:
@@ -356,6 +369,21 @@ class AggregateRun:
             raise WatersmeetError(
                 "The run is closed.", remedy="Call aggregate again; its estimates remain usable."
             )
+
+
+def _ledger(question: ResolvedQuestion, tables: tuple[Table, Table], plan: ReadPlan) -> Ledger:
+    rows = [table.rows if table.counted else None for table in tables]
+    blocks = [len(table.blocks) for table in tables]
+    if plan.design is Design.RIPPLE:
+        return RippleLedger(
+            question,
+            sampled=plan.sampled,
+            blocks=(blocks[0], blocks[1]),
+            rows=(rows[0], rows[1]),
+        )
+    return Ledger(
+        question, sampled=plan.sampled, blocks=blocks[plan.sampled], rows=rows[plan.sampled]
+    )
 
 
 def _exact_cells(columns: Iterable[Any]) -> Cells:

@@ -361,30 +361,73 @@ def multiplied(left: Numbers, right: Numbers) -> Numbers:
 
 
 def together(parts: Sequence[Part], question: ResolvedQuestion) -> Part:
-    """Parts added up, group by group."""
-    if len(parts) == 1:
-        return parts[0]
+    """Parts added up, group by group; groups are in the order in which they come."""
     if not parts:
         return _nothing(question)
-    if parts[0].groups:
-        columns = [
-            pa.concat_arrays(column) for column in zip(*(p.groups for p in parts), strict=True)
-        ]
-        groups = Groups.of(columns)
+    if len(parts) == 1:
+        return parts[0]
+    columns = zip(*(part.groups for part in parts), strict=True)
+    sums = zip(*(part.sums for part in parts), strict=True)
+    return distinct(
+        Part(
+            tuple(pa.concat_arrays(column) for column in columns),
+            np.concatenate([part.pairs for part in parts]),
+            np.concatenate([part.rows for part in parts]),
+            tuple(map(_joined, sums)),
+        )
+    )
+
+
+def distinct(part: Part) -> Part:
+    """A part in which no group comes twice: what was apart is added up."""
+    if part.groups:
+        groups = Groups.of(part.groups)
         assert groups.codes is not None
-        codes = np.split(groups.codes, np.cumsum([len(part) for part in parts])[:-1])
+        codes, count = groups.codes, groups.count
     else:
         groups = Groups.of([])
-        codes = [np.zeros(len(part), np.int64) for part in parts]
-    total = np.zeros(groups.count, np.int64)
-    rows = np.zeros(groups.count, np.int64)
-    sums: list[Sums] = []
-    for part, places in zip(parts, codes, strict=True):
-        total[places] += part.pairs
-        rows[places] += part.rows
-        placed = [each.placed(places, groups.count) for each in part.sums]
-        sums = [a + b for a, b in zip(sums, placed, strict=True)] if sums else placed
-    return Part(groups.values, total, rows, tuple(sums))
+        codes, count = np.zeros(len(part), np.int64), min(len(part), 1)
+    return Part(
+        groups.values,
+        _added(part.pairs, codes, count),
+        _added(part.rows, codes, count),
+        tuple(_regrouped(sums, codes, count) for sums in part.sums),
+    )
+
+
+def _joined(sums: Sequence[Sums]) -> Sums:
+    """One after the other."""
+    values = np.concatenate([each.total.values for each in sums])
+    bounds = [each.total.bounds for each in sums]
+    total = Numbers(
+        values,
+        None,
+        sums[0].total.scale,
+        (min(low for low, _ in bounds), max(high for _, high in bounds)),
+    )
+    errors = [each.error for each in sums if each.error is not None]
+    squares = [each.squares for each in sums if each.squares is not None]
+    return Sums(
+        np.concatenate([each.count for each in sums]),
+        total,
+        np.concatenate(errors) if errors else None,
+        np.concatenate(squares) if squares else None,
+    )
+
+
+def _regrouped(sums: Sums, codes: Positions, count: int) -> Sums:
+    total = Sums.of(sums.total, codes, groups=count)
+    error = None
+    if sums.error is not None and total.error is not None:
+        error = total.error + np.bincount(codes, sums.error, minlength=count)
+    squares = None
+    if sums.squares is not None:
+        squares = np.bincount(codes, sums.squares, minlength=count).astype(np.float64)
+    return Sums(_added(sums.count, codes, count), total.total, error, squares)
+
+
+def _added(counts: Longs, codes: Positions, count: int) -> Longs:
+    return Sums.of(Numbers(counts, None).tight(), codes, groups=count).total.values
 
 
 def _nothing(question: ResolvedQuestion) -> Part:
@@ -411,14 +454,17 @@ def _nulls(expression: Expression, rows: int) -> Numbers:
 def _only_seen(part: Part) -> Part:
     """Without the groups that no row fell into."""
     seen = np.flatnonzero(part.rows)
-    if len(seen) == len(part):
-        return part
-    index = pa.array(seen)
+    return part if len(seen) == len(part) else chosen(part, seen)
+
+
+def chosen(part: Part, index: Positions) -> Part:
+    """Some of its groups."""
+    places = pa.array(index)
     return Part(
-        tuple(values.take(index) for values in part.groups),
-        part.pairs[seen],
-        part.rows[seen],
-        tuple(_at(each, seen) for each in part.sums),
+        tuple(values.take(places) for values in part.groups),
+        part.pairs[index],
+        part.rows[index],
+        tuple(_at(each, index) for each in part.sums),
     )
 
 

@@ -8,22 +8,29 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, groupby, pairwise
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from watersmeet.aggregates.entries import Entries, entry_bytes, make_entries
-from watersmeet.aggregates.planner import Block, Design, Look, ReadPlan, Table, plan_reads
+from watersmeet.aggregates.looks import Look
+from watersmeet.aggregates.planner import Design, ReadPlan, Table, plan_reads
 from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
-from watersmeet.aggregates.run import AggregateRun, Settings
+from watersmeet.aggregates.ripple import Rectangle, RippleWork, Scanned, partitions_for
+from watersmeet.aggregates.run import AggregateRun, Engine, Settings
 from watersmeet.aggregates.specification import Aggregate
 from watersmeet.aggregates.totals import BlockTotals, Meeting
 from watersmeet.errors import WatersmeetError
 from watersmeet.local.blocks import BlockTable, open_table
 from watersmeet.model import Side, parse_bytes
 from watersmeet.rows.schema import On
+from watersmeet.store.claim import SpillClaim
+from watersmeet.store.storage import Storage
 
 Tables = tuple[BlockTable, BlockTable]
+_A = TypeVar("_A")
+_B = TypeVar("_B")
 
 
 def aggregate(
@@ -38,6 +45,7 @@ def aggregate(
     simultaneous: bool = False,
     every_look: bool = False,
     memory: int | str = "1GB",
+    spill_dir: str | Path | None = None,
     seed: int = 0,
     **aggregates: Aggregate,
 ) -> AggregateRun:
@@ -62,6 +70,8 @@ def aggregate(
     memory
         The most that the rows of one side may take. If neither fits and they are not clustered on
         the key, both are read in a growing rectangle.
+    spill_dir
+        An existing directory for rows of such a rectangle; the system's temporary one by default.
     seed
         Of the random order in which blocks are read.
     aggregates
@@ -89,7 +99,11 @@ def aggregate(
     resolved = question.resolve((tables[0].schema, tables[1].schema))
     described = _describe(tables, resolved)
     plan = plan_reads(described, resolved.how, memory=limit, seed=seed)
-    engine = _Engine(tables, resolved, plan, blocks=(described[0].blocks, described[1].blocks))
+    engine: Engine
+    if plan.design is Design.RIPPLE:
+        engine = _RippleEngine(tables, resolved, plan, described, memory=limit, spill_dir=spill_dir)
+    else:
+        engine = _Engine(tables, resolved, plan, described)
     return AggregateRun(resolved, described, plan, engine=engine, settings=settings)
 
 
@@ -101,40 +115,121 @@ def _describe(tables: Tables, question: ResolvedQuestion) -> tuple[Table, Table]
     return left, right
 
 
-class _Engine:
-    """Threads that read blocks and let them meet the other side."""
+class _Threads:
+    """What both engines have: a few threads, and an end."""
 
     def __init__(
         self,
         tables: Tables,
         question: ResolvedQuestion,
         plan: ReadPlan,
-        *,
-        blocks: tuple[Sequence[Block], Sequence[Block]],
+        described: tuple[Table, Table],
     ) -> None:
         self._tables = tables
         self._question = question
         self._plan = plan
-        self._blocks = blocks
-        self._meeting = Meeting(question, sampled=plan.sampled)
+        self._blocks = (described[0].blocks, described[1].blocks)
         self._threads = max(os.cpu_count() or 1, 1)
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="watersmeet-block")
-        self._kept = _Kept(self._make, most=4 * self._threads)
-        self._complete: Entries | None = None
         self._cancelled = threading.Event()
 
-    def totals(self, look: Look, *, last: bool) -> Iterable[BlockTotals]:
-        self._cancelled.clear()
-        if self._plan.design is Design.COMPLETE and self._complete is None:
-            self._complete = self._read_all()
-        blocks = look.blocks[self._plan.sampled]
-        shares = self._shares(blocks)
-        work = [self._pool.submit(self._share, share, sketched=not last) for share in shares]
+    def rows_of(self, side: Side, block: int) -> int:
+        return self._blocks[side][block].rows
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def close(self) -> None:
+        self.cancel()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _check(self) -> None:
+        if self._cancelled.is_set():
+            raise _Cancelled
+
+    def _map(self, work: Callable[[_A], _B], items: Iterable[_A]) -> list[_B]:
+        """The results in order; the first error ends the others."""
+        futures = [self._pool.submit(work, item) for item in items]
         try:
-            return list(chain.from_iterable(each.result() for each in work))
+            return [future.result() for future in futures]
         except BaseException:
             self._cancelled.set()
             raise
+
+
+class _RippleEngine(_Threads):
+    """Blocks of both sides, partitioned on disk."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        question: ResolvedQuestion,
+        plan: ReadPlan,
+        described: tuple[Table, Table],
+        *,
+        memory: int,
+        spill_dir: str | Path | None,
+    ) -> None:
+        super().__init__(tables, question, plan, described)
+        self._claim = SpillClaim(spill_dir)
+        held = described[plan.other].held
+        self._work = RippleWork(
+            question,
+            plan.sampled,
+            partitions_for(held, memory=memory // self._threads),
+            Storage(self._claim.area.path.as_uri()),
+        )
+        self._rectangle = Rectangle()
+
+    def totals(self, look: Look) -> Iterable[BlockTotals]:
+        self._cancelled.clear()
+        left, right = (
+            tuple(self._map(lambda block: self._scan(side, block), look.blocks[side]))  # noqa: B023
+            for side in Side
+        )
+        rectangle = self._rectangle.grown((left, right))
+        found = self._map(
+            lambda partition: self._meet(partition, rectangle), range(self._work.partitions)
+        )
+        self._rectangle = rectangle
+        return [totals for totals in found if totals is not None]
+
+    def _scan(self, side: Side, block: int) -> Scanned:
+        self._check()
+        batches = self._tables[side].read([block], self._question.names(side))
+        return self._work.scan(side, block, batches)
+
+    def _meet(self, partition: int, rectangle: Rectangle) -> BlockTotals | None:
+        self._check()
+        return self._work.meet(partition, rectangle)
+
+    def close(self) -> None:
+        super().close()
+        self._claim.close()
+
+
+class _Engine(_Threads):
+    """Blocks of one side, each with all of the other that it can meet."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        question: ResolvedQuestion,
+        plan: ReadPlan,
+        described: tuple[Table, Table],
+    ) -> None:
+        super().__init__(tables, question, plan, described)
+        self._meeting = Meeting(question, sampled=plan.sampled)
+        self._kept = _Kept(self._make, most=4 * self._threads)
+        self._complete: Entries | None = None
+
+    def totals(self, look: Look) -> Iterable[BlockTotals]:
+        self._cancelled.clear()
+        if self._plan.design is Design.COMPLETE and self._complete is None:
+            self._complete = self._read_all()
+        shares = self._shares(look.blocks[self._plan.sampled])
+        found = self._map(lambda share: self._share(share, sketched=not look.last), shares)
+        return list(chain.from_iterable(found))
 
     def _shares(self, blocks: Sequence[int]) -> list[list[int]]:
         """Blocks for one thread after the other: those that need the same rows, side by side."""
@@ -155,8 +250,7 @@ class _Engine:
         for _, bundle in groupby(blocks, key=table.bundle):
             together = list(bundle)
             for block, batch in zip(together, table.read(together, names), strict=True):
-                if self._cancelled.is_set():
-                    raise _Cancelled
+                self._check()
                 found.append(
                     self._meeting.totals(
                         [batch],
@@ -192,12 +286,8 @@ class _Engine:
         batches = chain.from_iterable(self._pool.map(read, bundles))
         return make_entries(batches, self._question, sampled=self._plan.sampled)
 
-    def cancel(self) -> None:
-        self._cancelled.set()
-
     def close(self) -> None:
-        self.cancel()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        super().close()
         self._complete = None
         self._kept.clear()
 

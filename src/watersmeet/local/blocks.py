@@ -185,6 +185,10 @@ def open_table(source: Any, *, side: Side, memory: int) -> BlockTable:
         files = [file for path in paths for file in find_files(path, argument)]
         if all(file.format.name == "parquet" and not file.values for file in files):
             return ParquetTable([file.path for file in files], argument=argument)
+    if isinstance(source, pa.Table | pa.RecordBatch):
+        # In memory already, and its owner's.
+        table = source if isinstance(source, pa.Table) else pa.Table.from_batches([source])
+        return MemoryTable(table, name=f"{argument} ({type(source).__name__})")
     opened = open_source(source, side=side, batch_bytes=memory)
     batches = []
     held = 0

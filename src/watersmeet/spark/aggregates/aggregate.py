@@ -6,19 +6,19 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from watersmeet.aggregates.entries import entry_bytes
 from watersmeet.aggregates.estimate import Estimate
-from watersmeet.aggregates.planner import ReadPlan, Table, plan_reads
+from watersmeet.aggregates.planner import Design, ReadPlan, Table, plan_reads
 from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
 from watersmeet.aggregates.run import AggregateRun, Engine, Settings
 from watersmeet.aggregates.specification import Aggregate
 from watersmeet.model import Side, parse_bytes
 from watersmeet.rows.schema import On
 from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
-from watersmeet.spark.aggregates.engine import Blocks, SparkEngine
+from watersmeet.spark.aggregates.engine import Blocks, ClusterEngine, RippleEngine
 from watersmeet.spark.frames import check_dataframe, rows_of
 from watersmeet.spark.room import Room
 from watersmeet.spark.scans.relation import PlainScan, arrow_schema, open_relation
@@ -95,17 +95,41 @@ def aggregate(
     )
     place = Place.of(spark)
     plan = plan_reads(tables, resolved.how, memory=limit // place.tasks_a_machine, seed=seed)
-    query = uuid.uuid4().hex[:8]
-    engine = SparkEngine(
+    engine = _engine(
         spark,
         resolved,
         plan,
         sources=sources,
         tables=tables,
-        query=query,
-        room=lambda: Room.claim(storage, spark, query),
+        memory=limit // place.tasks_a_machine,
+        storage=storage,
     )
     return SparkAggregate(resolved, tables, plan, engine=engine, settings=settings, frame=left)
+
+
+def _engine(
+    spark: SparkSession,
+    question: ResolvedQuestion,
+    plan: ReadPlan,
+    *,
+    sources: tuple[Blocks, Blocks],
+    tables: tuple[Table, Table],
+    memory: int,
+    storage: str | Path | None,
+) -> Engine:
+    query = uuid.uuid4().hex[:8]
+
+    def room() -> Room:
+        return Room.claim(storage, spark, query)
+
+    if plan.design is Design.RIPPLE:
+        return RippleEngine(
+            spark, question, plan,
+            memory=memory, sources=sources, tables=tables, query=query, room=room,
+        )  # fmt: skip
+    return ClusterEngine(
+        spark, question, plan, sources=sources, tables=tables, query=query, room=room
+    )
 
 
 class SparkAggregate(AggregateRun):

@@ -1,15 +1,17 @@
-"""How Spark reads the blocks of an aggregate: a job for each look, a few tasks for each core."""
+"""How Spark reads the blocks of an aggregate: a job or two for each look."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from watersmeet.aggregates.planner import Look, ReadPlan, Table
+from watersmeet.aggregates.looks import Look
+from watersmeet.aggregates.planner import ReadPlan, Table
 from watersmeet.aggregates.question import ResolvedQuestion
+from watersmeet.aggregates.ripple import Rectangle, RippleWork, Scanned, partitions_for
 from watersmeet.aggregates.totals import BlockTotals
 from watersmeet.model import Side
 from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
@@ -17,6 +19,7 @@ from watersmeet.spark.aggregates.tasks import (
     OtherSide,
     Work,
     heard,
+    met,
     read_blocks,
     read_partition,
 )
@@ -32,8 +35,8 @@ _STAGED_ROWS = 1 << 18
 _TASKS_EACH = 3
 
 
-class SparkEngine:
-    """Reads blocks of one side in tasks. The other side is read by need, or once by each worker."""
+class _Jobs:
+    """What both engines have: a session, and an end."""
 
     def __init__(
         self,
@@ -55,21 +58,10 @@ class SparkEngine:
         self._place = Place.of(spark)
         self._claim = room
         self._room: Room | None = None
-        self._work: Work | None = None
-        self._partitions: Partitions | None = None
         self._looks = 0
 
-    def totals(self, look: Look, *, last: bool) -> Iterable[BlockTotals]:
-        if self._work is None:
-            self._work = self._prepared()
-        self._looks += 1
-        source = self._sources[self._plan.sampled]
-        blocks = look.blocks[self._plan.sampled]
-        if isinstance(source, PlainBlocks):
-            records = self._read(source, blocks, self._work, last=last)
-        else:
-            records = self._compute(source, blocks, self._work)
-        return [totals for record in records for totals in heard(record)]
+    def rows_of(self, side: Side, block: int) -> int:
+        return self._tables[side].blocks[block].rows
 
     def cancel(self) -> None:
         self._spark.sparkContext.cancelJobsWithTag(self._query)
@@ -78,6 +70,30 @@ class SparkEngine:
         self.cancel()
         if self._room is not None:
             self._room.release()
+
+    def _storage(self) -> Storage:
+        if self._room is None:
+            self._room = self._claim()
+        return self._room.storage
+
+
+class ClusterEngine(_Jobs):
+    """Reads blocks of one side in tasks. The other side is read by need, or once by each worker."""
+
+    _work: Work | None = None
+    _partitions: Partitions | None = None
+
+    def totals(self, look: Look) -> Iterable[BlockTotals]:
+        if self._work is None:
+            self._work = self._prepared()
+        self._looks += 1
+        source = self._sources[self._plan.sampled]
+        blocks = look.blocks[self._plan.sampled]
+        if isinstance(source, PlainBlocks):
+            records = self._read(source, blocks, self._work, last=look.last)
+        else:
+            records = self._compute(source, blocks, self._work)
+        return [totals for record in records for totals in heard(record)]
 
     def _read(
         self, plain: PlainBlocks, blocks: Iterable[int], work: Work, *, last: bool
@@ -100,7 +116,7 @@ class SparkEngine:
         if self._partitions is None:
             self._partitions = Partitions(
                 source.relation.dataframe,
-                lambda batches, number: read_partition(batches, number, work, last=False),
+                lambda batches, number: read_partition(batches, number, work),
                 query=self._query,
                 what="what comes before the sampled side",
             )
@@ -114,9 +130,86 @@ class SparkEngine:
         if isinstance(source, PlainBlocks):
             side = OtherSide(schema, source)
         else:
-            self._room = self._claim()
-            side = _staged(source, schema, self._room.storage, query=self._query, side=other)
+            side = _staged(source, schema, self._storage(), query=self._query, side=other)
         return Work(self._query, self._question, self._plan.sampled, side, self._plan.needs)
+
+
+class RippleEngine(_Jobs):
+    """Blocks of both sides, partitioned in the run's storage; then each partition in a task."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        question: ResolvedQuestion,
+        plan: ReadPlan,
+        *,
+        memory: int,
+        sources: tuple[Blocks, Blocks],
+        tables: tuple[Table, Table],
+        query: str,
+        room: Callable[[], Room],
+    ) -> None:
+        super().__init__(
+            spark, question, plan, sources=sources, tables=tables, query=query, room=room
+        )
+        held = tables[plan.other].held
+        self._count = max(partitions_for(held, memory=memory), 2 * self._place.tasks)
+        self._work: RippleWork | None = None
+        self._partitions: dict[Side, Partitions] = {}
+        self._rectangle = Rectangle()
+        self._rows: dict[tuple[Side, int], int] = {}
+
+    def rows_of(self, side: Side, block: int) -> int:
+        return self._rows[side, block]
+
+    def totals(self, look: Look) -> Iterable[BlockTotals]:
+        self._looks += 1
+        if self._work is None:
+            self._work = RippleWork(
+                self._question, self._plan.sampled, self._count, self._storage()
+            )
+        work = self._work
+        left, right = (tuple(self._scan(side, look.blocks[side], work)) for side in Side)
+        rectangle = self._rectangle.grown((left, right))
+        records = run_tasks(
+            self._spark,
+            range(self._count),
+            lambda partition: met(partition, work, rectangle),
+            at_once=self._place.tasks,
+            query=self._query,
+            what=f"look {self._looks}, join",
+        )
+        for side in Side:
+            self._rows |= {(side, each.block): each.rows for each in rectangle.new[side]}
+        self._rectangle = rectangle
+        return [totals for record in records for totals in heard(record)]
+
+    def _scan(self, side: Side, blocks: Sequence[int], work: RippleWork) -> list[Scanned]:
+        source = self._sources[side]
+        what = f"look {self._looks}, scan of the {side.name.lower()} side"
+        if isinstance(source, PlainBlocks):
+            plain = source
+            records = run_tasks(
+                self._spark,
+                list(blocks),
+                lambda block: work.scan(side, block, plain.read(block)).describe(),
+                at_once=self._place.tasks,
+                query=self._query,
+                what=what,
+            )
+        else:
+            schema = self._question.schemas[side]
+            if side not in self._partitions:
+                self._partitions[side] = Partitions(
+                    source.relation.dataframe,
+                    lambda batches, block: work.scan(
+                        side, block, (batch.cast(schema) for batch in batches)
+                    ).describe(),
+                    query=self._query,
+                    what=what,
+                )
+            records = self._partitions[side].run(blocks, what=what) if blocks else []
+        return [Scanned.from_description(record) for record in records]
 
 
 def _staged(

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from watersmeet.aggregates.entries import Entries, make_entries
 from watersmeet.aggregates.question import ResolvedQuestion
+from watersmeet.aggregates.ripple import Rectangle, RippleWork
 from watersmeet.aggregates.totals import BlockTotals, Meeting, added_up
 from watersmeet.aggregates.wire import pack, unpack
 from watersmeet.model import Side
@@ -110,9 +111,7 @@ def read_blocks(blocks: Sequence[int], work: Work, plain: PlainBlocks, *, last: 
     return told([added_up(found, work.question)] if last and found else found)
 
 
-def read_partition(
-    batches: Iterator[pa.RecordBatch], block: int, work: Work, *, last: bool
-) -> Record:
+def read_partition(batches: Iterator[pa.RecordBatch], block: int, work: Work) -> Record:
     """The totals of one partition of a DataFrame."""
     meeting = Meeting(work.question, sampled=work.sampled)
     schema = work.question.schemas[work.sampled]
@@ -125,8 +124,14 @@ def read_partition(
             yield batch.cast(schema)
 
     entries = work.entries(block, OrderedDict())
-    totals = meeting.totals(counted(), entries, block=block, rows=0, sketched=not last)
+    totals = meeting.totals(counted(), entries, block=block, rows=0, sketched=True)
     return told([BlockTotals(block, rows, totals.part, totals.traits)])
+
+
+def met(partition: int, work: RippleWork, rectangle: Rectangle) -> Record:
+    """The totals of one partition of a rectangle, by pairs of blocks."""
+    found = work.meet(partition, rectangle)
+    return told([] if found is None else [found])
 
 
 def told(found: Sequence[BlockTotals]) -> Record:
