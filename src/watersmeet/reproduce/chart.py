@@ -1,4 +1,4 @@
-"""How a figure of four panels is drawn: one colour per algorithm, wherever it appears."""
+"""How a figure of some panels is drawn: one colour per algorithm, wherever it appears."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from watersmeet.errors import MissingPackage
-from watersmeet.reproduce.curve import POINTS, Curve
+from watersmeet.sim.delays import Seconds
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
 
 
@@ -30,10 +31,25 @@ INKS = {
     "xjoin": Ink("XJoin", "#009E73", (0, (1.2, 1.2))),
     "rpj-dd": Ink("RPJ-dd", "#B0508E", (0, (6, 1.6))),
     "rpj-md": Ink("RPJ-md", "#C98A00", (0, (1.2, 1.2))),
+    "pr-join": Ink("PR-Join", "#0072B2"),
+    "ripple": Ink("Ripple", "#D55E00", (0, (6, 1.6))),
+    "grace": Ink("GRACE", "#009E73", (0, (1.2, 1.2))),
+    "hash-ripple": Ink("Hash Ripple", "#B0508E", (0, (6, 1.6))),
+    "sms": Ink("SMS", "#C98A00", (0, (3, 1.2))),
+    "dbo": Ink("DBO", "#5b616b", (0, (1.2, 1.2))),
+    # Computed by the cost models: paler, and on top of what was measured.
+    "c-pr-join": Ink("c-PR-Join", "#7CC4EE", (0, (2, 2))),
+    "c-ripple": Ink("c-Ripple", "#F5B183", (0, (2, 2))),
+    "c-grace": Ink("c-GRACE", "#7FD6BB", (0, (2, 2))),
+    # Settings of PR-Join.
+    "1MB": Ink("PR-Join 1 MB", "#B0508E", (0, (6, 1.6))),
+    "64KB": Ink("PR-Join 64 KB", "#0072B2"),
+    "4KB": Ink("PR-Join 4 KB", "#C98A00", (0, (3, 1.2))),
+    "gamma-0.5": Ink("PR-Join, gamma 0.5", "#B0508E", (0, (6, 1.6))),
+    "gamma-1": Ink("PR-Join, gamma 1", "#0072B2"),
+    "gamma-2": Ink("PR-Join, gamma 2", "#C98A00", (0, (3, 1.2))),
+    "no-remapping": Ink("PR-Join, no remapping", "#B0508E", (0, (6, 1.6))),
 }
-
-START = POINTS // 32
-"""Points left out of the height of a panel: a cost per result means little at the first ones."""
 
 STYLE: Any = {
     "font.family": "DejaVu Sans",
@@ -59,21 +75,39 @@ STYLE: Any = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One algorithm's values in a panel, in the panel's units."""
+
+    algorithm: str
+    x: Seconds
+    y: Seconds
+
+
 @dataclass(frozen=True)
 class Panel:
-    """One small plot: its lines, and where on the time axis something happened."""
+    """One small plot: its lines, and where on the time axis something happened.
+
+    The first line is the paper's own algorithm. `top` is the height, from the lines if None;
+    `steps`: a value holds until the next one; `log`: which axes are logarithmic ("x", "y", "xy").
+    """
 
     title: str
-    curves: Sequence[Curve]
+    lines: Sequence[Line]
+    y: str
+    x: str = "elapsed time (virtual seconds)"
     marks: Sequence[tuple[float, str]] = ()
+    top: float | None = None
+    right: float | None = None
+    steps: bool = False
+    dots: bool = False
+    log: str = ""
 
 
 @dataclass(frozen=True)
 class Figure:
     number: str
     title: str
-    quantity: str
-    """`results` or `cost`: which column of the curves is drawn."""
     panels: Sequence[Panel]
 
 
@@ -94,21 +128,30 @@ def draw(figure: Figure, directory: Path) -> tuple[Path, Path]:
     from matplotlib.figure import Figure as Canvas
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+    columns = min(len(figure.panels), 2)
+    rows = -(-len(figure.panels) // columns)
     with mpl.rc_context(STYLE):
         layout = ConstrainedLayoutEngine(h_pad=0.09, w_pad=0.09)
-        canvas = Canvas(figsize=(9.6, 6.6), layout=layout)
-        axes = canvas.subplots(2, 2).ravel()
-        for letter, panel, ax in zip("abcd", figure.panels, axes, strict=True):
-            _draw_panel(ax, panel, letter=letter, quantity=figure.quantity)
-        handles, labels = axes[0].get_legend_handles_labels()
+        canvas = Canvas(figsize=(9.6, 0.6 + 3.0 * rows + 0.6 * (columns == 1)), layout=layout)
+        axes = canvas.subplots(rows, columns, squeeze=False).ravel()
+        letters = "abcdefgh" if len(figure.panels) > 1 else " "
+        for letter, panel, ax in zip(letters, figure.panels, axes, strict=False):
+            _draw_panel(ax, panel, letter=letter.strip())
+        for ax in axes[len(figure.panels) :]:
+            ax.set_axis_off()
+        handles: dict[str, Artist] = {}
+        for ax in axes:
+            for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+                handles.setdefault(label, handle)
         canvas.suptitle(figure.title, x=0.012, ha="left", fontsize=12.5, fontweight="bold")
+        # Above the panels; below them when there are too many to stand beside the title.
         canvas.legend(
-            handles,
-            labels,
-            loc="outside upper right",
-            ncols=len(labels),
+            handles.values(),
+            handles.keys(),
+            loc="outside upper right" if len(handles) <= 3 else "outside lower center",
+            ncols=len(handles),
             frameon=False,
-            fontsize=10,
+            fontsize=10 if len(handles) <= 5 else 9,
             handlelength=2.6,
         )
         svg = directory / f"figure-{figure.number}.svg"
@@ -118,27 +161,34 @@ def draw(figure: Figure, directory: Path) -> tuple[Path, Path]:
     return svg, png
 
 
-def _draw_panel(ax: Axes, panel: Panel, *, letter: str, quantity: str) -> None:
-    ax.set_title(f"({letter}) {panel.title}")
-    values = [getattr(curve, quantity) for curve in panel.curves]
-    top = max(float(np.nanmax(line[START:])) for line in values)
-    factor, unit = _unit(quantity, top)
+def _draw_panel(ax: Axes, panel: Panel, *, letter: str) -> None:
+    ax.set_title(f"({letter}) {panel.title}" if letter else panel.title)
     # The first algorithm is the paper's own: drawn last, so that it lies on top.
-    for depth, (curve, line) in enumerate(zip(panel.curves, values, strict=True)):
-        ink = INKS[curve.algorithm]
+    for depth, line in enumerate(panel.lines):
+        ink = INKS[line.algorithm]
         ax.plot(
-            curve.time,
-            line * factor,
+            line.x,
+            line.y,
             color=ink.colour,
-            linestyle=ink.dashes,
+            linestyle="none" if panel.dots else ink.dashes,
+            marker="." if panel.dots else None,
+            markersize=3.5,
             label=ink.label,
             zorder=10 - depth,
+            drawstyle="steps-post" if panel.steps else "default",
         )
-    ax.set_xlim(0, np.ceil(max(curve.time[-1] for curve in panel.curves)))
-    ax.set_ylim(0, 1.06 * top * factor)
-    ax.set_xlabel("elapsed time (virtual seconds)")
-    ax.set_ylabel(unit)
-    ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    if "x" in panel.log:
+        ax.set_xscale("log")
+    else:
+        ax.set_xlim(0, panel.right or np.ceil(max(line.x[-1] for line in panel.lines)))
+        ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    if "y" in panel.log:
+        ax.set_yscale("log")
+    else:
+        top = panel.top or 1.06 * max(float(np.nanmax(line.y)) for line in panel.lines)
+        ax.set_ylim(0, top)
+    ax.set_xlabel(panel.x)
+    ax.set_ylabel(panel.y)
     for time, text in panel.marks:
         ax.axvline(time, color="#8a8f98", linewidth=0.9, linestyle=(0, (3, 3)), zorder=1)
         ax.annotate(
@@ -154,10 +204,10 @@ def _draw_panel(ax: Axes, panel: Panel, *, letter: str, quantity: str) -> None:
         )
 
 
-def _unit(quantity: str, largest: float) -> tuple[float, str]:
+def unit_of(quantity: str, largest: float) -> tuple[float, str]:
     """A factor and an axis title that keep the numbers short.
 
-    >>> _unit("results", 1.2e8)
+    >>> unit_of("results", 1.2e8)
     (1e-06, 'results (million)')
     """
     if quantity == "cost":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from watersmeet.reproduce.chart import Figure, Panel
-from watersmeet.reproduce.curve import Curve
+import numpy as np
+
+from watersmeet.reproduce.chart import Figure, Line, Panel, unit_of
+from watersmeet.reproduce.curve import POINTS, Curve
 from watersmeet.reproduce.rpj.runs import Runs
 from watersmeet.reproduce.rpj.settings import (
     RIVALS,
@@ -17,8 +19,14 @@ from watersmeet.reproduce.rpj.settings import (
 COMPARED = ("rpj", *RIVALS)
 """RPJ first: the algorithm whose paper this is."""
 
+START = POINTS // 32
+"""Points left out of the height of a panel: a cost per result means little at the first ones."""
 
-def figures(runs: Runs) -> list[Figure]:
+Drawn = tuple[Figure, list[Curve]]
+
+
+def figures(runs: Runs) -> list[Drawn]:
+    """Each figure, and the curves that it was drawn from."""
     reliable, unreliable = Network.RELIABLE, Network.UNRELIABLE
     return [
         _figure(runs, "8", reliable, COMPARED, "results", "Progressiveness, reliable network"),
@@ -50,8 +58,9 @@ def _figure(
     algorithms: tuple[str, ...],
     quantity: str,
     title: str,
-) -> Figure:
-    panels = []
+) -> Drawn:
+    panels: list[Panel] = []
+    drawn: list[Curve] = []
     for setting in settings(network):
         traces = {algorithm: runs[setting, algorithm].trace for algorithm in algorithms}
         sent = traces["rpj"].transmission_end
@@ -62,8 +71,22 @@ def _figure(
             for algorithm, trace in traces.items()
         ]
         marks = [(sent, "all rows received")] if whole else []
-        panels.append(Panel(setting.caption, curves, marks))
-    return Figure(number, f"Figure {number}. {title}", quantity, panels)
+        panels.append(_panel(setting.caption, curves, quantity=quantity, marks=marks))
+        drawn += curves
+    return Figure(number, f"Figure {number}. {title}", panels), drawn
+
+
+def _panel(
+    title: str, curves: list[Curve], *, quantity: str, marks: list[tuple[float, str]]
+) -> Panel:
+    values = [getattr(curve, quantity) for curve in curves]
+    top = max(float(np.nanmax(line[START:])) for line in values)
+    factor, unit = unit_of(quantity, top)
+    lines = [
+        Line(curve.algorithm, curve.time, line * factor)
+        for curve, line in zip(curves, values, strict=True)
+    ]
+    return Panel(title, lines, unit, marks=marks, top=1.06 * top * factor)
 
 
 def _shows_cleanup(number: str, setting: Setting) -> bool:

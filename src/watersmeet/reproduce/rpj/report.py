@@ -44,13 +44,11 @@ def reproduce(
         ) from error
     runs = run_all(parameters, jobs=jobs, say=say)
     drawn = figures(runs)
-    write_curves(
-        (curve for f in drawn for panel in f.panels for curve in panel.curves), out / "curves.csv"
-    )
+    write_curves((curve for _, curves in drawn for curve in curves), out / "curves.csv")
     found = claims(runs)
     write_claims(found, out / "claims.csv")
     plates = []
-    for figure in drawn:
+    for figure, _ in drawn:
         svg, _ = draw(figure, out)
         plates.append(Plate(svg, figure.title, PAPER_SHOWS[figure.number]))
     write_page(
