@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from watersmeet.errors import MissingPackage
+from watersmeet.drawing import STYLE, require_matplotlib
 from watersmeet.sim.delays import Seconds
 
 if TYPE_CHECKING:
@@ -51,29 +51,6 @@ INKS = {
     "no-remapping": Ink("PR-Join, no remapping", "#B0508E", (0, (6, 1.6))),
 }
 
-STYLE: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#8a8f98",
-    "axes.labelcolor": "#33373d",
-    "axes.grid": True,
-    "grid.color": "#e4e7eb",
-    "grid.linewidth": 0.8,
-    "xtick.color": "#5b616b",
-    "ytick.color": "#5b616b",
-    "text.color": "#1d2126",
-    "lines.linewidth": 1.9,
-    "lines.solid_capstyle": "round",
-    "svg.fonttype": "path",  # the page must look the same where the font is missing
-    "svg.hashsalt": "watersmeet",  # the same curves give the same file
-    "savefig.facecolor": "white",
-}
-
 
 @dataclass(frozen=True, eq=False)
 class Line:
@@ -111,19 +88,9 @@ class Figure:
     panels: Sequence[Panel]
 
 
-def require_matplotlib() -> None:
-    """Fail before hours of virtual time have been spent, not after."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise MissingPackage(
-            "Figures need matplotlib, which is not installed.",
-            remedy='Install it with pip install "watersmeet[plots]".',
-        ) from None
-
-
 def draw(figure: Figure, directory: Path) -> tuple[Path, Path]:
     """Write the figure as SVG and PNG; the paths of the two files."""
+    require_matplotlib()
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
     from matplotlib.layout_engine import ConstrainedLayoutEngine

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from watersmeet.drawing import require_matplotlib
 from watersmeet.errors import InvalidArgument
-from watersmeet.reproduce.chart import draw, require_matplotlib
+from watersmeet.reproduce.chart import draw
 from watersmeet.reproduce.claim import Claim, write_claims
 from watersmeet.reproduce.curve import write_curves
 from watersmeet.reproduce.page import Plate, write_page
