@@ -6,6 +6,9 @@ Each population is joined once, and the totals of its blocks (or pairs of blocks
 run draws a random order of the blocks and reads ahead to three depths; the estimators and
 flags are the ones that queries use. Runs stand side by side as groups of one sample, so that
 a thousand of them cost little more than one.
+
+The thresholds of the flags were set on seed 4 (populations and orders). A figure for print
+takes another seed: the default is one that they have not seen.
 """
 
 from __future__ import annotations
@@ -421,7 +424,7 @@ def summary(outcomes: list[Outcome]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--runs", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=11)
     parser.add_argument(
         "--designs", nargs="+", default=["cluster", "key ranges", "ripple"], metavar="DESIGN"
     )

@@ -20,7 +20,7 @@ from watersmeet.estimators.quantities import Kind, Quantity
 from watersmeet.estimators.skewness import shift
 from watersmeet.estimators.tails import TailSketch
 from watersmeet.estimators.totals import Totals
-from watersmeet.estimators.trust import GAMMA_BELOW, Layout, doubts, pick
+from watersmeet.estimators.trust import Layout, doubts, few_rows, pick
 
 Bound = tuple[float, float]
 
@@ -109,6 +109,9 @@ def _column(
     degrees = np.minimum(totals.degrees, rows - 1)
     if totals.contributing is not None:
         degrees = np.minimum(degrees, totals.contributing - 1)
+    if kind.is_spread:
+        # Squares have about twice the excess spread: their variance is known half as well.
+        degrees = degrees / 2
     low, high = _t_interval(totals, kind, value, variance, form, degrees=degrees, tail=tail)
     if non_negative.any():
         low, high = _few_rows(
@@ -195,7 +198,7 @@ def _few_rows(
 ) -> tuple[Floats, Floats]:
     """The gamma interval below 30 rows; and never an end below what has been seen."""
     low, high = interval
-    few = non_negative & (rows >= 1) & (rows < GAMMA_BELOW) & (value > 0)
+    few = few_rows(totals, rows, non_negative) & (value > 0)
     if few.any() and totals.largest is not None:
         _, form = quantity.evaluate(totals.largest, centre=abs(centre))
         largest = np.maximum(form.first(totals.largest), 0) * np.sqrt(1 - totals.fraction)
