@@ -146,6 +146,19 @@ def test_no_match_yet() -> None:
     assert population.read(40, fanout=7).high[COUNT, 0] == pytest.approx(7 * 9.22, rel=1e-3)
 
 
+def test_a_group_without_totals_has_a_cell() -> None:
+    """Nothing has matched in any block, so no block names the group; evidence knows of it."""
+    sample = ClusterSample(blocks=100, rows=10_000, moments=4)
+    for _ in range(40):
+        sample.add(np.zeros(0, np.int64), np.zeros((0, 4)), rows=100)
+    evidence = Evidence(expressions=1)
+    evidence.add(np.zeros(1, np.int64), pairs=np.zeros(1))
+    result = cells(sample.totals(), evidence, ALL, centres=[CENTRE])
+    expected = Blocks([np.zeros(0)] * 100).read(40)
+    np.testing.assert_array_equal(result.high, expected.high)
+    np.testing.assert_array_equal(result.reason, expected.reason)
+
+
 def test_few_rows_get_the_gamma_interval() -> None:
     """Twelve rows in twelve of 400 blocks, scaled up twelve times: nearly Garwood's limits.
 

@@ -55,8 +55,10 @@ def cells(
 
     `looks` is how often the result will be shown (None: as often as you like). `bounds` are
     least and most value of each expression where the files' footers know them, `fanout` the
-    most partners a row can have, for the bound before any match.
+    most partners a row can have, for the bound before any match. A group that is known to
+    `evidence` but has no totals yet has a cell too.
     """
+    totals = totals.padded(evidence.groups)
     readings = [reading for reading in totals.readings if not reading.complete]
     units = min((r.read / (1 - r.fraction) for r in readings), default=np.inf)
     tail = tail_probability(confidence, statements=statements, looks=looks, units=units)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from watersmeet.estimators.moments import Floats
 
 
@@ -61,6 +63,25 @@ class Totals(NamedTuple):
     @property
     def groups(self) -> int:
         return len(self.value)
+
+    def padded(self, groups: int) -> Totals:
+        """With groups of which nothing was found, if there are more: all their totals are 0."""
+        more = groups - self.groups
+        if more <= 0:
+            return self
+
+        def longer(array: Floats) -> Floats:
+            return np.concatenate([array, np.zeros((more, *array.shape[1:]))])
+
+        arrays = {
+            name: longer(array)
+            for name, array in self._asdict().items()
+            if isinstance(array, np.ndarray)
+        }
+        shapes = tuple(
+            Shape(longer(shape.second), longer(shape.third), shape.reading) for shape in self.shapes
+        )
+        return self._replace(shapes=shapes, **arrays)
 
 
 def take_all(exact: Floats, rest: Totals) -> Totals:
