@@ -131,11 +131,17 @@ class Estimate:
             columns[f"{name}_trusted"] = pa.array(self.cells.trusted[number])
         return pa.table(columns)
 
+    def keys(self) -> list[tuple[Any, ...]]:
+        """The values of each group's columns, in the order of `cells`."""
+        if not self.groups:
+            return [()] * self.cells.value.shape[1]
+        return list(zip(*(values.to_pylist() for values in self.groups), strict=True))
+
     def contains(self, other: Estimate) -> list[tuple[str, tuple[Any, ...], bool]]:
         """For each interval that was trusted: does it hold the other's value?"""
-        places = {group: place for place, group in enumerate(_tuples(other.groups, other.cells))}
+        places = {group: place for place, group in enumerate(other.keys())}
         verdicts = []
-        for place, group in enumerate(_tuples(self.groups, self.cells)):
+        for place, group in enumerate(self.keys()):
             for number, name in enumerate(self.names):
                 if not self.cells.trusted[number, place] or group not in places:
                     continue
@@ -151,13 +157,7 @@ class Estimate:
         print(show(self, groups=groups))
 
     def __str__(self) -> str:
-        return show(self, groups=20)
-
-
-def _tuples(groups: tuple[pa.Array, ...], cells: Cells) -> list[tuple[Any, ...]]:
-    if not groups:
-        return [()] * cells.value.shape[1]
-    return list(zip(*(values.to_pylist() for values in groups), strict=True))
+        return show(self)
 
 
 def _nullable(values: Any) -> pa.Array:

@@ -38,8 +38,18 @@ class Looks:
     def __init__(self, plan: ReadPlan) -> None:
         self._plan = plan
         self._done = [0, 0]
-        self.most = len(_stops(len(plan.orders[plan.sampled])))
+        self.stops = _stops(len(plan.orders[plan.sampled]))
+        """After how many blocks of the sampled side there is a look; about, for a rectangle."""
+
+    @property
+    def most(self) -> int:
         """About how many looks there are in all."""
+        return len(self.stops)
+
+    def share_at(self, share: float) -> float | None:
+        """What part has been read at the first look with so much of it; None if it is the last."""
+        count = max(self.stops[-1], 1)
+        return next((stop / count for stop in self.stops[:-1] if stop >= share * count), None)
 
     def next(self, side: Callable[[], Side]) -> Look:
         """The next look. Of a rectangle, `side` is asked which of its sides should grow."""
@@ -68,7 +78,9 @@ class Looks:
         counts = [len(order) for order in self._plan.orders]
         if self._plan.design is not Design.RIPPLE:
             sampled = self._plan.sampled
-            stop = next(s for s in _stops(counts[sampled]) if s > self._done[sampled])
+            every = _stops(counts[sampled])
+            # An empty side is complete at its first look.
+            stop = next((s for s in every if s > self._done[sampled]), counts[sampled])
             return (stop, 0) if sampled is Side.LEFT else (0, stop)
         stops = list(self._done)
         if not self.begun:

@@ -82,9 +82,21 @@ class AggregateQuestion:
             aggregates=aggregates,
             sides=sides,
             pairs=pairs,
+            words=self._words(keys),
         )
         resolved.check()
         return resolved
+
+    def _words(self, keys: Sequence[tuple[str, str]]) -> str:
+        """The question as one may say it."""
+        asked = ", ".join(
+            f"{name} = {aggregate.kind.value}({aggregate.expression or '*'})"
+            for name, aggregate in self.aggregates.items()
+        )
+        by = f" by {', '.join(self.group_by)}" if self.group_by else ""
+        on = " and ".join(left if left == right else f"{left} = {right}" for left, right in keys)
+        where = f" where {self.where}" if self.where else ""
+        return f"{asked}{by}, {self.how} join on {on}{where}"
 
     def _conditions(self, scope: Scope) -> tuple[Factors, Expression | None]:
         """`where` in three parts: what concerns one side alone, and what concerns pairs."""
@@ -113,7 +125,8 @@ class AggregateQuestion:
 class ResolvedQuestion:
     """A question that tasks can answer. Values only: it travels without a parser.
 
-    `sides` are conditions on one input's rows, `pairs` is one on joined rows.
+    `sides` are conditions on one input's rows, `pairs` is one on joined rows, `words` is all of it
+    for a person to read.
     """
 
     schemas: Schemas
@@ -122,6 +135,7 @@ class ResolvedQuestion:
     aggregates: Aggregates
     sides: Factors
     pairs: Expression | None
+    words: str = ""
 
     @cached_property
     def join(self) -> JoinSchema:

@@ -8,14 +8,17 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from watersmeet.aggregates.estimate import Estimate, Progress, Unseen
+from watersmeet.aggregates.explain import explain
 from watersmeet.aggregates.ledger import Ledger, RippleLedger
 from watersmeet.aggregates.looks import Look, Looks
+from watersmeet.aggregates.outlook import Outlook, outlook, pace
 from watersmeet.aggregates.planner import Design, ReadPlan, Table
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.score import ScoreCard
@@ -36,6 +39,10 @@ class Engine(Protocol):
 
     def rows_of(self, side: Side, block: int) -> int:
         """How many rows a block has that was read."""
+        ...
+
+    def way(self, side: Side) -> str:
+        """How the rows of a side are read, in words."""
         ...
 
     def cancel(self) -> None:
@@ -171,8 +178,7 @@ class AggregateRun:
             return True
         if seconds is None:
             return False
-        # What a row has cost so far is what one will cost.
-        return latest.seconds * after / max(latest.fraction, 1e-9) > seconds
+        return pace(self.history)(self._bytes_at(after)) > seconds
 
     def exact(self) -> Estimate:
         """The exact answer: all that is left is read in one go."""
@@ -242,7 +248,38 @@ class AggregateRun:
             )
         return ScoreCard.of(self.history)
 
-    def plot(self, path: str | None = None, *, groups: int = 6) -> Any:
+    def outlook(self, relative_error: float | str = 0.01) -> Outlook:
+        """How long it takes until every interval is so narrow, and to the exact answer.
+
+        The first estimate is made if there is none.
+        """
+        wanted = _share(relative_error, "relative_error")
+        assert wanted is not None
+        groups = max(self.latest.cells.value.shape[1], 1)
+        statements = groups * len(self.latest.names) if self._settings.simultaneous else 1
+        looks = self._looks.most if self._settings.every_look else 1
+        return outlook(
+            self.history,
+            [] if self.complete else self._forecasts(),
+            relative_error=wanted,
+            confidence=1 - (1 - self._settings.confidence) / (statements * looks),
+            share_at=self._looks.share_at,
+            bytes_at=self._bytes_at,
+        )
+
+    def explain(self) -> str:
+        """In words: the question, how it is read and why, and the forecast once there is one."""
+        return explain(
+            self._question,
+            self._tables,
+            self._plan,
+            looks=self._looks,
+            ways=(self._engine.way(Side.LEFT), self._engine.way(Side.RIGHT)),
+            latest=self.history[-1] if self.history else None,
+            outlook=self.outlook() if self.history else None,
+        )
+
+    def plot(self, path: str | Path | None = None, *, groups: int = 6) -> Any:
         """Draw how the intervals shrank: a matplotlib figure, also written to `path` if given."""
         from watersmeet.aggregates.plot import plot
 
@@ -256,14 +293,20 @@ class AggregateRun:
     def _better_side(self) -> Side:
         """The side of a rectangle whose reading makes intervals narrower sooner."""
         totals = self._ledger.totals()
-        if len(totals.shapes) < 2:
+        if len(totals.shapes) < 2 or not totals.groups:
             return self._plan.sampled
         speeds = tuple(len(table.blocks) / max(table.nbytes, 1) for table in self._tables)
-        votes = [
-            Forecast.of(totals, quantity, centre=self._centre(quantity)).next_side(speeds)
+        votes = [forecast.next_side(speeds) for forecast in self._forecasts()]
+        return Side(int(np.median(votes)))
+
+    def _forecasts(self) -> list[Forecast]:
+        totals = self._ledger.totals()
+        if not totals.groups:
+            return []
+        return [
+            Forecast.of(totals, quantity, centre=self._centre(quantity))
             for quantity in self._question.quantities
         ]
-        return Side(int(np.median(votes)))
 
     def _centre(self, quantity: Quantity) -> float:
         centres = self._ledger.centres
@@ -347,15 +390,20 @@ class AggregateRun:
         rows = sum(self._tables[side].rows for side in sampled)
         before = self.history[-1].progress.rows_read if self.history else 0
         read = rows if look.last else before + self._rows_in(look)
-        nbytes = sum(table.nbytes for table in self._tables)
         return Progress(
             look=len(self.history) + 1,
             rows_read=read,
             rows=rows,
-            bytes_read=int(nbytes * (read / rows if rows else 1)),
-            nbytes=nbytes,
+            bytes_read=int(self._bytes_at(read / rows if rows else 1.0)),
+            nbytes=int(self._bytes_at(1.0)),
             seconds=self._working,
         )
+
+    def _bytes_at(self, share: float) -> float:
+        """Of both sides, once a share of the sampled one has been read."""
+        sampled, other = self._tables[self._plan.sampled], self._tables[self._plan.other]
+        first = self._plan.design is Design.COMPLETE
+        return share * sampled.nbytes + (1.0 if first else share) * other.nbytes
 
     def _unseen(self, totals: Totals) -> Unseen | None:
         if not self._question.aggregates.groups or totals.contributing is None:
@@ -403,9 +451,11 @@ def _no_groups(totals: Any) -> Any:
     """An aggregate without groups has one row, though no pair was found yet."""
     one = {
         name: np.zeros((1, getattr(totals, name).shape[1]))
-        for name in ("value", "covariance", "seen", "largest")
+        for name in ("value", "covariance", "seen", "largest", "floor")
         if getattr(totals, name) is not None
     }
+    if totals.contributing is not None:
+        one["contributing"] = np.zeros(1)
     shapes = tuple(
         shape._replace(
             second=np.zeros((1, shape.second.shape[1])), third=np.zeros((1, shape.third.shape[1]))

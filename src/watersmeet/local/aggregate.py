@@ -109,7 +109,9 @@ def aggregate(
 
 def _describe(tables: Tables, question: ResolvedQuestion) -> tuple[Table, Table]:
     left, right = (
-        Table(table.blocks(question.keys[0][side]), entry_bytes(question, side))
+        Table(
+            table.blocks(question.keys[0][side], question.names(side)), entry_bytes(question, side)
+        )
         for side, table in zip(Side, tables, strict=True)
     )
     return left, right
@@ -135,6 +137,9 @@ class _Threads:
 
     def rows_of(self, side: Side, block: int) -> int:
         return self._blocks[side][block].rows
+
+    def way(self, side: Side) -> str:
+        return self._tables[side].name
 
     def cancel(self) -> None:
         self._cancelled.set()

@@ -32,8 +32,9 @@ class BlockTable(Protocol):
     schema: pa.Schema
     name: str
 
-    def blocks(self, key: str) -> tuple[Block, ...]:
-        """All blocks, with what the key lies between in each if that is known."""
+    def blocks(self, key: str, names: Sequence[str]) -> tuple[Block, ...]:
+        """All blocks, with the bytes of these columns, uncompressed, and with what the key lies
+        between in each if that is known."""
         ...
 
     def bundle(self, block: int) -> int: ...
@@ -57,7 +58,6 @@ class _RowGroup:
     file: int
     number: int
     rows: int
-    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -110,20 +110,22 @@ class ParquetTable:
             self._files = list(pool.map(lambda path: _File.open(path, argument), paths))
         self.schema = self._files[0].metadata.schema.to_arrow_schema().remove_metadata()
         self._groups = [
-            _RowGroup(place, number, group.num_rows, group.total_byte_size)
+            _RowGroup(place, number, group.num_rows)
             for place, file in enumerate(self._files)
             for number in range(file.metadata.num_row_groups)
             if (group := file.metadata.row_group(number)).num_rows
         ]
         self._pieces = [_Piece(*piece) for piece in pieces([group.rows for group in self._groups])]
 
-    def blocks(self, key: str) -> tuple[Block, ...]:
+    def blocks(self, key: str, names: Sequence[str]) -> tuple[Block, ...]:
         ranges = [self._range(group, key) for group in self._groups]
+        sizes = [self._nbytes(group, names) for group in self._groups]
         found = []
         for piece in self._pieces:
-            group = self._groups[piece.group]
+            number = piece.group
             rows = piece.stop - piece.start
-            found.append(Block(rows, group.nbytes * rows // group.rows, ranges[piece.group]))
+            nbytes = sizes[number] * rows // self._groups[number].rows
+            found.append(Block(rows, nbytes, ranges[number]))
         return tuple(found)
 
     def bundle(self, block: int) -> int:
@@ -136,6 +138,16 @@ class ParquetTable:
         for block in blocks:
             piece = self._pieces[block]
             yield _one(rows.slice(piece.start, piece.stop - piece.start))
+
+    def _nbytes(self, group: _RowGroup, names: Sequence[str]) -> int:
+        metadata = self._files[group.file].metadata.row_group(group.number)
+        columns = (metadata.column(place) for place in range(metadata.num_columns))
+        # Of a nested column each leaf is one.
+        return sum(
+            column.total_uncompressed_size
+            for column in columns
+            if column.path_in_schema.partition(".")[0] in names
+        )
 
     def _range(self, group: _RowGroup, key: str) -> Range | None:
         """From the footer, for whole numbers and times."""
@@ -161,8 +173,8 @@ class MemoryTable:
         most = min(max(len(table) // _MEMORY_BLOCKS, 16), _MEMORY_BLOCK)
         self._pieces = list(cut(len(table), most))
 
-    def blocks(self, key: str) -> tuple[Block, ...]:
-        width = self._table.nbytes // max(len(self._table), 1)
+    def blocks(self, key: str, names: Sequence[str]) -> tuple[Block, ...]:
+        width = self._table.select(names).nbytes // max(len(self._table), 1)
         return tuple(Block(stop - start, (stop - start) * width) for start, stop in self._pieces)
 
     def bundle(self, block: int) -> int:

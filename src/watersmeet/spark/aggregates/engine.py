@@ -63,6 +63,13 @@ class _Jobs:
     def rows_of(self, side: Side, block: int) -> int:
         return self._tables[side].blocks[block].rows
 
+    def way(self, side: Side) -> str:
+        source = self._sources[side]
+        if isinstance(source, PlainBlocks):
+            return f"file path: {source.scan.describe()}"
+        how = "some partitions at a time" if self._plan.orders[side] else "once, before all else"
+        return f"row path, computed by Spark {how}, because {source.relation.reason}"
+
     def cancel(self) -> None:
         self._spark.sparkContext.cancelJobsWithTag(self._query)
 

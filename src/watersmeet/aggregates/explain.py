@@ -1,0 +1,91 @@
+"""An aggregate in words: what is asked, how its tables are read and why, how long it will take."""
+
+from __future__ import annotations
+
+import textwrap
+
+from watersmeet.aggregates.estimate import Estimate
+from watersmeet.aggregates.layout import seconds_text, size_text
+from watersmeet.aggregates.looks import Looks
+from watersmeet.aggregates.outlook import Outlook
+from watersmeet.aggregates.planner import Design, ReadPlan, Table
+from watersmeet.aggregates.question import ResolvedQuestion
+from watersmeet.model import Side
+
+_WIDTH = 88
+_INDENT = 11
+
+
+def explain(
+    question: ResolvedQuestion,
+    tables: tuple[Table, Table],
+    plan: ReadPlan,
+    *,
+    looks: Looks,
+    ways: tuple[str, str],
+    latest: Estimate | None,
+    outlook: Outlook | None,
+) -> str:
+    facts = {"aggregate": question.words}
+    for side in Side:
+        facts[side.name.lower()] = f"{_role(plan, side, tables[side])}; {ways[side]}"
+    facts["design"] = f"{plan.design}, because {plan.reason}"
+    facts["rows"] = (
+        "pairs of rows are looked at one by one: an expression or where= mixes both sides"
+        if question.needs_pairs
+        else "sums for each key meet, no row of the join is made"
+    )
+    facts["looks"] = _looks(plan, looks)
+    facts["memory"] = _memory(tables, plan)
+    if latest is not None:
+        facts["read"] = (
+            f"{size_text(latest.progress.bytes_read)} of {size_text(latest.progress.nbytes)} in "
+            f"{seconds_text(latest.seconds)}, look {latest.progress.look}"
+        )
+    facts["forecast"] = "comes with the first estimate" if outlook is None else str(outlook)
+    return "\n".join(_paragraph(name, text) for name, text in facts.items())
+
+
+def _role(plan: ReadPlan, side: Side, table: Table) -> str:
+    about = "" if table.counted else "about "
+    size = f"{len(table.blocks):,} blocks, {about}{table.rows:,} rows, {size_text(table.nbytes)}"
+    if plan.orders[side]:
+        return f"sampled, {size} in random order"
+    return f"{size}, " + (
+        "those with the same keys" if plan.design is Design.RANGES else "read first"
+    )
+
+
+def _looks(plan: ReadPlan, looks: Looks) -> str:
+    *before, blocks = looks.stops
+    if plan.design is Design.RIPPLE:
+        return "the side that helps most is read twice as far each time, until both are complete"
+    if not before:
+        return f"one, after all {blocks:,} blocks: there are too few for an interval"
+    return f"after {', '.join(f'{stop:,}' for stop in before)} and all {blocks:,} blocks"
+
+
+def _memory(tables: tuple[Table, Table], plan: ReadPlan) -> str:
+    held = size_text(tables[plan.other].held)
+    if plan.design is Design.COMPLETE:
+        return f"about {held} for the {plan.other.name.lower()} side"
+    if plan.design is Design.RIPPLE:
+        return "rows are partitioned by key on disk, and one partition is held at a time"
+    assert plan.needs is not None
+    largest = max((_entries(tables[plan.other], needed) for needed in plan.needs), default=0)
+    return f"about {size_text(largest)} for the other side's rows of one block"
+
+
+def _entries(table: Table, blocks: tuple[int, ...]) -> int:
+    return sum(table.blocks[block].rows for block in blocks) * table.entry_bytes
+
+
+def _paragraph(name: str, text: str) -> str:
+    return textwrap.fill(
+        text,
+        width=_WIDTH,
+        initial_indent=name.ljust(_INDENT),
+        subsequent_indent=" " * _INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
