@@ -159,6 +159,35 @@ def test_a_group_without_totals_has_a_cell() -> None:
     np.testing.assert_array_equal(result.reason, expected.reason)
 
 
+@pytest.mark.parametrize("read", [0, 1])
+@pytest.mark.parametrize("design", ["cluster", "ripple", "rows"])
+def test_nothing_or_one_unit_read_is_no_interval_and_no_error(design: str, read: int) -> None:
+    totals = np.array([[2.0, 2.0, 1.0, 3.0]])
+    zero = np.zeros(1, np.int64)
+    sample: ClusterSample | RippleSample | RowSample
+    if design == "cluster":
+        sample = ClusterSample(blocks=9, rows=90, moments=4)
+        for _ in range(read):
+            sample.add(zero, totals, rows=10)
+    elif design == "ripple":
+        sample = RippleSample(blocks=(9, 9), rows=(90, 90), moments=4)
+        for side in Side if read else ():
+            sample.read(side, 0, rows=10)
+        if read:
+            sample.add(zero, zero, zero, totals)
+    else:
+        sample = RowSample(rows=(9, 9), moments=4)
+        for side in Side:
+            sample.read(side, read)
+        if read:
+            sample.observe(zero, zero, zero, totals)
+    evidence = Evidence(expressions=1)
+    evidence.add(zero, pairs=np.array([2.0 * read]))
+    result = cells(sample.totals(), evidence, ALL, centres=[CENTRE])
+    assert not result.trusted.any()
+    assert not (np.isfinite(result.low) & np.isfinite(result.high)).any()
+
+
 def test_few_rows_get_the_gamma_interval() -> None:
     """Twelve rows in twelve of 400 blocks, scaled up twelve times: nearly Garwood's limits.
 

@@ -200,7 +200,7 @@ def _few_rows(
 ) -> tuple[Floats, Floats]:
     """The gamma interval below 30 rows; and never an end below what has been seen."""
     low, high = interval
-    few = few_rows(totals, rows, non_negative) & (value > 0)
+    few = few_rows(totals, rows, non_negative) & (value > 0) & np.isfinite(variance)
     if few.any() and totals.largest is not None:
         _, form = quantity.evaluate(totals.largest, centre=abs(centre))
         largest = np.maximum(form.first(totals.largest), 0) * np.sqrt(1 - totals.fraction)
@@ -209,7 +209,9 @@ def _few_rows(
         low[few], high[few] = small
     seen, _ = quantity.evaluate(totals.seen, centre=centre)
     low = np.where(non_negative, np.fmax(low, seen), low)
-    return low, np.where(non_negative, np.fmax(high, seen), high)
+    # Where nothing is known above, the end is open: what was seen bounds from below only.
+    high = np.where(np.isnan(high), np.inf, high)
+    return low, np.where(non_negative, np.maximum(high, seen), high)
 
 
 def _no_rows(

@@ -40,15 +40,17 @@ def two_sided(
     """Covariance and its floor, half the classic formula. Zero exactly where all was read."""
     classic = np.zeros_like(spread.pairs)
     both = scale**2
-    for reading, squares in zip(readings, spread.sides, strict=True):
-        # Integers decide: a complete side adds nothing, not even rounding.
-        if reading.complete:
-            both = 0.0
-            continue
-        share = (1 - reading.fraction) * _unbiased(reading.read)
-        classic = classic + scale**2 * share * squares
-        both *= share
-    covariance = classic - both * spread.pairs if both else classic
+    # Of one unit there is no spread: infinite times zero is not known.
+    with np.errstate(invalid="ignore"):
+        for reading, squares in zip(readings, spread.sides, strict=True):
+            # Integers decide: a complete side adds nothing, not even rounding.
+            if reading.complete:
+                both = 0.0
+                continue
+            share = (1 - reading.fraction) * _unbiased(reading.read)
+            classic = classic + scale**2 * share * squares
+            both *= share
+        covariance = classic - both * spread.pairs if both else classic
     return covariance, classic / 2
 
 

@@ -50,4 +50,4 @@ def _edgeworth(reading: Reading, quantile: Floats) -> Floats:
     left = 1 - reading.fraction
     with np.errstate(over="ignore"):
         factor: Floats = left / 2 + (1 + left) * (quantile**2 - 1) / 6
-    return np.asarray(factor / np.sqrt(reading.read * left))
+    return np.asarray(factor / np.sqrt(max(reading.read, 1) * left))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,7 +73,7 @@ class Totals(NamedTuple):
         def longer(array: Floats) -> Floats:
             return np.concatenate([array, np.zeros((more, *array.shape[1:]))])
 
-        arrays = {
+        arrays: dict[str, Any] = {
             name: longer(array)
             for name, array in self._asdict().items()
             if isinstance(array, np.ndarray)
