@@ -51,7 +51,7 @@ class Forecast(NamedTuple):
 
     def variance(self, units: tuple[float, ...]) -> Floats:
         """At `units` read of each sampled side."""
-        left = [_left(r._replace(read=1), at) for r, at in zip(self.readings, units, strict=True)]
+        left = [_left(r, at) for r, at in zip(self.readings, units, strict=True)]
         result = sum((part * at for part, at in zip(self.parts, left, strict=False)), 0 * self.both)
         return np.asarray(result + (self.both * left[0] * left[1] if len(left) == 2 else 0.0))
 
