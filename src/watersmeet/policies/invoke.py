@@ -128,7 +128,11 @@ def everything(resident: Resident) -> Counts:
 
 
 def in_turn(resident: Resident) -> Counts:
-    """Two-way DBO: all of one side, then all of the other (PR-Join 3.2.4)."""
+    """Two-way DBO: all of one side, then all of the other (PR-Join 3.2.4).
+
+    The paper also reads the sides in turn, half a memory of each. Who feeds the join so gets
+    A_i x B_i and B_i x A_i+1, twice SMS's pairs; with sides that arrive together it is less.
+    """
     taken = np.zeros_like(resident.rows)
     side = Side(resident.turn % 2)
     if not resident.rows[side].any():
@@ -151,10 +155,10 @@ def even_slots(rows: Counts, partitions: int) -> NDArray[np.uint16]:
     """The partition of every slot, so that partitions are even (skew remapping, PR-Join 5.1).
 
     The heaviest slots are given out first, each to the partition that has least so far, so a slot
-    as heavy as a partition gets one of its own. A slot without rows weighs a little: rows may
-    still come for it.
+    as heavy as a partition gets one of its own. All weigh a mean slot more than their rows, since
+    what a few rows say of a light slot is mostly chance.
     """
-    weights = rows + max(rows.sum(), 1) / (8 * rows.size)
+    weights = rows + max(rows.sum(), 1) / rows.size
     slots = np.empty(rows.size, np.uint16)
     loads = [(0.0, p) for p in range(partitions)]
     heapify(loads)

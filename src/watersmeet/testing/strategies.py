@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import ALGORITHMS
-from watersmeet.operators.tuning import Costs, Tuning
+from watersmeet.operators.tuning import Costs, Invocation, Tuning
 from watersmeet.policies.flush import Held
 from watersmeet.policies.react import Owed
 from watersmeet.testing.family import FamilyMember
@@ -86,6 +86,11 @@ def tunings() -> st.SearchStrategy[Tuning]:
         whole_tasks=st.booleans(),
         memory_rows=st.sampled_from([4, 1, 2, 8, 20, None]),
         distinct=st.sampled_from([None, 1, 10]),
+        expected_rows=st.sampled_from([None, (0, 0), (20, 40)]),
+        invocation=st.builds(
+            Invocation, gamma=st.sampled_from([1.0, 0.1, 3.0]), stops=st.booleans()
+        ),
+        remaps=st.booleans(),
     )
 
 

@@ -35,7 +35,7 @@ from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount, MemoryPlan
 from watersmeet.store.index import Hashes
 from watersmeet.store.spill import SpillArea
-from watersmeet.store.table import batch_bytes
+from watersmeet.store.table import Table, batch_bytes
 
 
 class RectangleJoin:
@@ -77,7 +77,7 @@ class RectangleJoin:
         if encoded.valid is not None and not encoded.valid.all():
             nulls = np.flatnonzero(~encoded.valid)
             self.metrics.null_keys[side] += len(nulls)
-            yield from parts.outcome.alone(side, StampedRows(rows, stamps), nulls)
+            yield from parts.outcome.alone(side, StampedRows(rows, stamps, hashes), nulls)
             hashes, stamps = hashes[encoded.valid], stamps[encoded.valid]
             rows = rows.filter(pa.array(encoded.valid))
         start = 0
@@ -157,6 +157,7 @@ class RectangleJoin:
             if self.parts.algorithm.meets is Meets.ALL
             else (),
             progress.completed,
+            self._remapped,
         )
 
     def numbers(self, matches: Matches) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -165,6 +166,15 @@ class RectangleJoin:
         A missing side has none: its array is empty.
         """
         return _numbers(matches.left), _numbers(matches.right)
+
+    def partitions(self, matches: Matches) -> NDArray[np.uint16]:
+        """The partition of each result row. Numbers change once, when partitions are evened out.
+
+        That is while all is in memory (`rectangles.evened`), so a rectangle of all partitions.
+        """
+        rows = matches.left or matches.right
+        assert rows is not None
+        return self.parts.memory.partition_of(_stamped(rows).hashes(rows.index))
 
     def statistics(self) -> dict[str, Any]:
         progress = self.parts.progress
@@ -207,7 +217,7 @@ class RectangleJoin:
     ) -> Iterator[Matches]:
         """Report an arrival's partners in the other side's memory."""
         parts, others = self.parts, self.parts.memory.tables[side.other]
-        sources = in_order(side, StampedRows(rows, stamps), others)
+        sources = in_order(side, StampedRows(rows, stamps, hashes), others)
         at = in_order(side, stamps, others.stamps)
         for found, asked in others.find(hashes, parts.pairs):
             if parts.kept:
@@ -254,7 +264,7 @@ class RectangleJoin:
         elif algorithm.rescans:
             yield from rescan(parts)
         taken = algorithm.spill(parts.resident())
-        kept_too = parts.kept > 0 and taken.sum() == parts.memory.rows.sum()
+        kept_too = parts.takes_kept(taken)
         if kept_too:
             self._close_covers()
         if algorithm.meets is Meets.ALL:
@@ -293,8 +303,12 @@ class RectangleJoin:
 def _numbers(rows: Rows | None) -> NDArray[np.int64]:
     if rows is None:
         return np.empty(0, np.int64)
-    stamps: Stamps = rows.source.stamps  # type: ignore[attr-defined]
-    return stamps[rows.index] >> 1
+    return _stamped(rows).stamps[rows.index] >> 1
+
+
+def _stamped(rows: Rows) -> StampedRows | Table:
+    assert isinstance(rows.source, StampedRows | Table), "these are results of another join"
+    return rows.source
 
 
 def _partitions_for(memory: int) -> int:

@@ -10,6 +10,7 @@ from watersmeet.kernels import rectangles
 from watersmeet.model import Side
 from watersmeet.operators.memory import MemoryPart
 from watersmeet.policies.invoke import ranged_slots
+from watersmeet.rows.address import Index
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.index import Hashes
@@ -22,11 +23,15 @@ _SLOTS_EACH = 64
 
 
 class StampedRows(BatchRows):
-    """Rows of a batch that know their stamps, as rows of a table do."""
+    """Rows of a batch that know their stamps and hashes, as rows of a table do."""
 
-    def __init__(self, batch: pa.RecordBatch, stamps: NDArray[np.int64]) -> None:
+    def __init__(self, batch: pa.RecordBatch, stamps: NDArray[np.int64], hashes: Hashes) -> None:
         super().__init__(batch)
         self.stamps = stamps
+        self._hashes = hashes
+
+    def hashes(self, index: Index) -> Hashes:
+        return self._hashes[index]
 
 
 class SlottedTable(Table):
@@ -94,6 +99,10 @@ class RectangleMemory(MemoryPart):
         rectangles.count_partitions(hashes, self.slots, counts)
         return counts
 
+    def partition_of(self, hashes: Hashes) -> Slots:
+        partitions: Slots = self.slots[((hashes >> 32) * np.uint64(self.slots.size)) >> 32]
+        return partitions
+
     def by_slot(self) -> NDArray[np.int64]:
         left, right = (table.by_slot(len(self.slots)) for table in self.tables)
         return left + right
@@ -102,10 +111,6 @@ class RectangleMemory(MemoryPart):
         self.slots = slots
         for table in self.tables:
             table.remap(slots)
-
-    def clear(self) -> None:
-        for table in self.tables:
-            table.clear()
 
     def room(self, spare_bytes: int) -> float:
         """What a join of a partition may hold in the unit of the capacity.

@@ -84,14 +84,12 @@ class PartitionJoin:
         ]
         build = Side.LEFT if needs[0] <= needs[1] else Side.RIGHT
         spare = parts.plan.work // 2 + (parts.plan.input if self.last else 0)
+        if memory.room(spare) < 1.1 * needs[build] and self.last:
+            parts.drop_before(self.p)
         while (room := memory.room(spare)) < 1.1 * needs[build] and memory.rows.any():
-            taken = memory.rows if self.last else parts.algorithm.spill(parts.resident())
-            if self.last:
-                taken[:, : self.p] = 0  # partitions that are done
+            taken = parts.algorithm.spill(parts.resident())
             reason = f"room to join partition {self.p}"
-            parts.flush(taken, reason, kept_too=parts.kept > 0)
-            if self.last:
-                memory.clear()
+            parts.flush(taken, reason, kept_too=parts.takes_kept(taken))
         return build, room
 
     def _row_size(self, side: Side) -> float:
@@ -131,7 +129,7 @@ class PartitionJoin:
         for piece in parts.pieces(probe, self.p, since=since):
             if piece.ats[-1] < since:
                 continue
-            rows = StampedRows(piece.rows, piece.ats)
+            rows = StampedRows(piece.rows, piece.ats, piece.hashes)
             sources, stamps = in_order(build, table, rows), in_order(build, table.stamps, piece.ats)
             for found, asked in self._new_pairs(build, table, piece):
                 index = in_order(build, found, asked)

@@ -155,6 +155,10 @@ class Parts:
                 yield p, pieces
                 pieces = []
 
+    def takes_kept(self, taken: Counts) -> bool:
+        """Whether what is kept must leave, for there is nothing else."""
+        return self.kept > 0 and bool((taken == self.memory.rows).all())
+
     def _kept_rows(self) -> Counts:
         """How many of the rows that are kept each partition has."""
         return self.memory.counts(self.memory.tables[Side.RIGHT].hashes(np.arange(self.kept)))
@@ -190,6 +194,18 @@ class Parts:
         table = self.memory.tables[side]
         for start in range(0, len(index), rows):
             yield resident_piece(table, index[start : start + rows].astype(np.int64), 0)
+
+    def drop_before(self, p: int) -> None:
+        """Forget what is in memory of the partitions before p, which are done."""
+        for side, table in zip(Side, self.memory.tables, strict=True):
+            gone = table.by_partition.copy()
+            gone[p:] = 0
+            index, keep = table.grouped(gone), np.ones(len(table), np.bool_)
+            keep[index] = False
+            table.drop(keep, gone)
+            if side is Side.RIGHT:
+                self.kept -= int(np.count_nonzero(index < self.kept))
+        self.tell_memory()
 
     def forget(self, p: int) -> None:
         """Remove a partition's runs."""

@@ -23,7 +23,8 @@ class Rectangles:
     arrived in all partitions together, null keys included, when the partition was last joined.
     `strips` are the rectangles over all partitions of an algorithm that completes several (SMS,
     DBO) until the end joins the partitions; each begins, on the left, where the last one stops.
-    `completed` rises with every change.
+    `completed` rises with every change. `evened`: partitions have been made even, and rows are in
+    others than before.
     """
 
     arrived: Counts
@@ -31,6 +32,7 @@ class Rectangles:
     seen: Counts
     strips: tuple[Strip, ...]
     completed: int
+    evened: bool
 
 
 class Progress:

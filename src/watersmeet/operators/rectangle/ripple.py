@@ -38,7 +38,7 @@ def _scan(parts: Parts, side: Side, stage: Stage, *, last: bool) -> Iterator[Mat
         read = run.open(IoKind.SCAN)
         for number in range(run.block_count):
             piece = read(number)
-            rows = StampedRows(piece.rows, piece.ats)
+            rows = StampedRows(piece.rows, piece.ats, piece.hashes)
             sources, at = in_order(side, rows, others), in_order(side, piece.ats, others.stamps)
             for found, asked in others.find(piece.hashes, parts.pairs):
                 index = in_order(side, asked, found)
