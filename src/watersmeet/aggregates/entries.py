@@ -16,9 +16,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.aggregates.groups import Groups
-from watersmeet.aggregates.numbers import Numbers
+from watersmeet.aggregates.numbers import ArithmeticFailed, Bounds, Mask, Numbers
 from watersmeet.aggregates.question import ResolvedQuestion
-from watersmeet.aggregates.sums import Sums
+from watersmeet.aggregates.sums import Sums, extremes_of
 from watersmeet.kernels import lookup
 from watersmeet.model import Side
 from watersmeet.rows.address import Rows
@@ -36,11 +36,36 @@ ENTRY_BYTES = 8 + 2 * 4 + 8
 
 @dataclass(frozen=True)
 class Factor:
-    """Sums of a factor over the rows of each entry: how many are not null, value, square."""
+    """Sums of a factor over the rows of each entry: how many are not null, value, and, where an
+    entry has several rows, squares of the distances from `centre`.
+
+    `bounds` are those of the values themselves; `extremes`, for whole numbers, the least and the
+    most of each entry.
+    """
 
     counts: NDArray[np.int64] | None
     sums: Numbers
     squares: NDArray[np.float64] | None
+    bounds: Bounds
+    extremes: tuple[Numbers, Numbers] | None
+    centre: float = 0.0
+
+    def squares_of(
+        self, found: Positions, mine: Numbers | None, *, centre: float
+    ) -> NDArray[np.float64]:
+        """Sums, over the rows of each entry, of (mine * value - centre) squared.
+
+        Squares about zero would lose everything where the mean is large beside the spread.
+        """
+        sums, times = self.sums.floats()[found], 1.0 if mine is None else mine.floats()
+        counts = 1 if self.counts is None else self.counts[found]
+        with np.errstate(all="ignore"):
+            if self.squares is None:
+                return np.asarray((times * sums - centre) ** 2 * counts)
+            moved = times * self.centre - centre
+            beside = sums - self.centre * counts
+            squares = times**2 * self.squares[found] + 2 * times * moved * beside
+            return np.asarray(squares + moved**2 * counts)
 
 
 @dataclass(frozen=True)
@@ -130,13 +155,18 @@ def make_entries(
     count = lookup.number(hashes, slots, distinct, numbers, 0)
     columns = [rows.column(name) for _, name in question.groups(side, sampled=sampled)]
     groups = Groups.of(columns)
-    values = _factor_values(rows, question, side)
-    seen = question.needs_pairs or not join.hashes_decide
+    alone = question.needs_pairs
+    try:
+        values = factor_values(rows, question, side)
+    except ArithmeticFailed:
+        # Perhaps for rows that nobody meets. Looking at pairs shows whether it matters.
+        values, alone = [None] * len(question.factors), True
+    seen = alone or not join.hashes_decide
     if count == len(hashes):
         factors = tuple(None if value is None else _alone(value) for value in values)
         return Entries(slots, distinct, None, None, groups, factors, rows if seen else None)
     distinct = distinct[:count].copy()
-    members = _merge(numbers, groups, rows, question, side)
+    members = None if alone else _merge(numbers, groups, rows, question, side)
     if members is None:
         order = np.argsort(numbers, kind="stable")
         starts: Positions | None = np.searchsorted(numbers[order], np.arange(count + 1))
@@ -170,8 +200,6 @@ def _merge(
 
     Rows of one hash may have different keys, which is too rare to be worth more than a check.
     """
-    if question.needs_pairs:
-        return None
     both = numbers if groups.codes is None else numbers * groups.count + groups.codes
     _, firsts, codes = np.unique(both, return_index=True, return_inverse=True)
     source = BatchRows(rows)
@@ -181,15 +209,28 @@ def _merge(
     return codes.astype(np.int64), firsts.astype(np.int64)
 
 
-def _factor_values(
-    rows: pa.RecordBatch, question: ResolvedQuestion, side: Side
+def factor_values(
+    rows: pa.RecordBatch, question: ResolvedQuestion, side: Side, *, active: Mask | None = None
 ) -> list[Numbers | None]:
+    """What one side gives to each expression; where `active` is false it cannot fail."""
     columns = columns_of(rows, question, side)
     values: list[Numbers | None] = []
     for factors in question.factors:
         factor = None if factors is None else factors[side]
-        values.append(None if factor is None else factor.evaluate(columns, len(rows)))
+        value = None if factor is None else factor.evaluate(columns, len(rows), active=active)
+        values.append(value)
     return values
+
+
+def mean_of(values: NDArray[np.float64], counts: NDArray[np.int64] | None = None) -> float | None:
+    """A number near the mean of values, or of sums of so many values; None of none."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        values, counts = values[finite], None if counts is None else counts[finite]
+        if not len(values):
+            return 0.0
+    number = len(values) if counts is None else int(counts.sum())
+    return float(values.sum() / number) if number else None
 
 
 def columns_of(
@@ -222,13 +263,19 @@ def one_batch(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Record
 
 def _alone(value: Numbers) -> Factor:
     counts = None if value.valid is None else value.valid.astype(np.int64)
-    return Factor(counts, Numbers(value.values, None, value.scale, value.bounds), None)
+    sums = Numbers(value.values, None, value.scale, value.bounds)
+    return Factor(counts, sums, None, value.bounds, (sums, sums))
 
 
 def _together(value: Numbers, codes: Positions, entries: int) -> Factor:
-    sums = Sums.of(value, codes, groups=entries, centre=0.0)
+    floats = value.floats()
+    centre = mean_of(floats if value.valid is None else floats[value.valid]) or 0.0
+    sums = Sums.of(value, codes, groups=entries, centre=centre)
     total = sums.total if sums.error is None else Numbers(sums.floats(), None)
-    return Factor(sums.count, total, sums.squares)
+    # Decimals are as wide as any product of theirs.
+    whole = value.exact and not value.scale
+    extremes = extremes_of(value, codes, groups=entries) if whole else None
+    return Factor(sums.count, total, sums.squares, value.bounds, extremes, centre)
 
 
 def _taken(value: Numbers, order: Positions) -> Numbers:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,9 +41,9 @@ class Expression:
     def parse(cls, text: str, scope: Scope) -> Expression:
         tree = parse(text, scope)
         sides = {column.side for column in columns_of(tree)}
-        if len(sides) == 2:
+        if len(sides) == 2 and scope.either:
             # A key of one name is in both inputs: from the right, it may leave one side alone.
-            other = parse(text, Scope(scope.schemas, scope.keys, scope.preferred.other))
+            other = parse(text, replace(scope, preferred=scope.preferred.other))
             if len({column.side for column in columns_of(other)}) == 1 and other.kind == tree.kind:
                 return cls(other)
         return cls(tree)

@@ -51,7 +51,8 @@ def _factors(node: Node) -> Factors | None:
             return _combined(_factors(left), _factors(right), _quotient)
         case Negative(operand, kind) if kind != pa.float32():
             return _combined((Literal(-1, pa.int32()), None), _factors(operand), _product)
-        case Cast(operand, kind) if kind == _DOUBLE:
+        case Cast(operand, kind) if kind == _DOUBLE and not pt.is_integer(operand.kind):
+            # A product of whole numbers might not fit its type, which nobody would notice then.
             inner = _factors(operand)
             return None if inner is None else (_as_float(inner[0]), _as_float(inner[1]))
     return None

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Codes = NDArray[np.int64]
+_MOST = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -32,11 +33,16 @@ class Groups:
         if not columns:
             return cls(None, (), 1)
         parts = [_encode(column) for column in columns]
-        codes, first = parts[0][0], len(parts[0][1])
+        codes, count = parts[0][0], len(parts[0][1])
         if len(parts) == 1:
-            return cls(codes, (parts[0][1],), first)
+            return cls(codes, (parts[0][1],), count)
         for more, values in parts[1:]:
+            if count * len(values) > _MOST:
+                # No more than there are rows, so that the numbers stay within 64 bits.
+                found, codes = np.unique(codes, return_inverse=True)
+                count = len(found)
             codes = codes * max(len(values), 1) + more
+            count *= max(len(values), 1)
         _, rows, codes = np.unique(codes, return_index=True, return_inverse=True)
         # Numbered as they come, so that known groups keep their numbers when more are appended.
         order = np.argsort(rows)
@@ -49,6 +55,8 @@ class Groups:
 
 def _encode(column: pa.Array) -> tuple[Codes, pa.Array]:
     """Numbers of a column's values in the order in which they come, and the values."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
     if pa.types.is_floating(column.type):
         # SQL groups -0.0 with 0.0; adding zero leaves every other number alone.
         column = pc.add(column, pa.scalar(0.0, column.type))

@@ -25,7 +25,7 @@ class Ledger:
     """Totals of all that was read, for the exact answer, and a sample of blocks for estimates.
 
     Groups are numbered as they turn up. Squares are kept about one centre for each expression,
-    that of the first block.
+    that of the first block that has values.
     """
 
     def __init__(
@@ -36,9 +36,13 @@ class Ledger:
         self.sample = ClusterSample(blocks=blocks, rows=rows, moments=question.moments)
         expressions = len(question.aggregates.expressions)
         self.evidence = Evidence(expressions=expressions)
-        self.centres: list[float] | None = None
-        self.tails: list[TailSketch] = []
+        self._centres: list[float | None] = [None] * expressions
+        self.tails = [TailSketch() for _ in range(expressions)]
         self.part: Part = together([], question)
+
+    @property
+    def centres(self) -> list[float]:
+        return [centre or 0.0 for centre in self._centres]
 
     @property
     def groups(self) -> int:
@@ -56,9 +60,12 @@ class Ledger:
 
     def _taken_in(self, blocks: Sequence[BlockTotals]) -> list[Part]:
         """Add to what was read; the blocks' totals about our centres."""
-        if self.centres is None:
-            self.centres = [traits.centre for traits in blocks[0].traits]
-            self.tails = [TailSketch(centre=centre) for centre in self.centres]
+        for number, centre in enumerate(self._centres):
+            # While no value was seen all is zero, about whatever centre.
+            known = (block.traits[number].centre for block in blocks)
+            if centre is None:
+                self._centres[number] = next((each for each in known if each is not None), None)
+                self.tails[number].centre = self.centres[number]
         parts = [centred(block, self.centres) for block in blocks]
         # Together with the known groups, which come first and keep their numbers.
         self.part = together([self.part, *parts] if self.groups else parts, self._question)
@@ -99,7 +106,6 @@ class Ledger:
         return np.split(codes, ends[:-1])[1:]
 
     def _moments(self, part: Part) -> Floats:
-        assert self.centres is not None
         moments = np.zeros((len(part), self._question.moments))
         moments[:, 0] = part.pairs
         for number, (sums, centre) in enumerate(zip(part.sums, self.centres, strict=True)):
@@ -113,6 +119,11 @@ class Ledger:
     def totals(self) -> Totals:
         return self.sample.totals()
 
+    def group_values(self) -> tuple[pa.Array, ...]:
+        """The groups' columns in Spark's types, whichever side a key was taken from."""
+        groups = zip(self.part.groups, self._question.aggregates.groups, strict=True)
+        return tuple(values.cast(group.kind) for values, group in groups)
+
     def answer(self) -> list[pa.Array]:
         """The aggregates of what was read, in Spark's types: the answer, once all was."""
         columns = []
@@ -124,7 +135,7 @@ class Ledger:
                 columns.append(pa.array(part.pairs))
                 continue
             expression = self._question.aggregates.expressions[asked.expression]
-            centre = 0.0 if self.centres is None else self.centres[asked.expression]
+            centre = self.centres[asked.expression]
             sums = part.sums[asked.expression]
             columns.append(answer(asked.kind, sums, values=expression.kind, centre=centre))
         return columns
@@ -162,7 +173,6 @@ class RippleLedger(Ledger):
         self._taken_in(merged)
         if not sampled:
             return
-        assert self.centres is not None
         parts = [centred(block, self.centres) for block in plain]
         for block, part, codes, (left, right) in zip(
             plain, parts, self._codes(parts), pairs, strict=True

@@ -62,8 +62,10 @@ class AggregateQuestion:
         """Find everything that can be wrong with it. Columns that it does not need are left out."""
         whole = JoinSchema.resolve(*schemas, self.on)
         keys = [(key.left, key.right) for key in whole.keys]
-        aggregates = Aggregates.parse(self.aggregates, self.group_by, schemas=schemas, keys=keys)
-        sides, pairs = self._conditions(Scope(schemas, keys))
+        aggregates = Aggregates.parse(
+            self.aggregates, self.group_by, schemas=schemas, keys=keys, how=self.how
+        )
+        sides, pairs = self._conditions(Scope.of(schemas, keys, self.how))
         needed: list[list[str]] = [[], []]
         for side in Side:
             needed[side] = [pair[side] for pair in keys]

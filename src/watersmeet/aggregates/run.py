@@ -375,7 +375,7 @@ class AggregateRun:
         return Estimate(
             names=tuple(asked.name for asked in question.aggregates.asked),
             group_names=tuple(group.name for group in question.aggregates.groups),
-            groups=ledger.part.groups,
+            groups=ledger.group_values(),
             cells=found,
             progress=self._progress(look),
             confidence=settings.confidence,

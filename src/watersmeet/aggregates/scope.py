@@ -10,7 +10,7 @@ import pyarrow as pa
 from watersmeet.aggregates.nodes import Column
 from watersmeet.aggregates.promotion import spark_type
 from watersmeet.errors import SchemaError
-from watersmeet.model import Side
+from watersmeet.model import JoinType, Side
 
 _QUALIFIERS = {"left": Side.LEFT, "right": Side.RIGHT}
 
@@ -19,12 +19,22 @@ _QUALIFIERS = {"left": Side.LEFT, "right": Side.RIGHT}
 class Scope:
     """The columns of both inputs, and the keys that join them as pairs of names.
 
-    A key of one name is one column, as in SQL's USING, and is taken from `preferred`.
+    A key of one name is one column, as in SQL's USING, and is taken from `preferred`; in an inner
+    join from `either`, for there both have the same value.
     """
 
     schemas: tuple[pa.Schema, pa.Schema]
     keys: Sequence[tuple[str, str]] = ()
     preferred: Side = Side.LEFT
+    either: bool = True
+
+    @classmethod
+    def of(
+        cls, schemas: tuple[pa.Schema, pa.Schema], keys: Sequence[tuple[str, str]], how: JoinType
+    ) -> Scope:
+        """For a join: of an outer one, a key is that of the side whose rows all stay."""
+        preferred = Side.RIGHT if how is JoinType.RIGHT else Side.LEFT
+        return cls(schemas, keys, preferred, either=how is JoinType.INNER)
 
     def column(self, name: str, *, qualifier: str | None = None) -> Column:
         if qualifier is not None:

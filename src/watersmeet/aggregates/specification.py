@@ -12,7 +12,7 @@ from watersmeet.aggregates.nodes import Column
 from watersmeet.aggregates.scope import Scope
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.estimators.quantities import Kind
-from watersmeet.model import Side
+from watersmeet.model import JoinType, Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,7 @@ class Aggregates:
         *,
         schemas: tuple[pa.Schema, pa.Schema],
         keys: Sequence[tuple[str, str]],
+        how: JoinType = JoinType.INNER,
     ) -> Aggregates:
         """Find everything that can be wrong with the question. `keys` are pairs of column names.
 
@@ -110,7 +111,7 @@ class Aggregates:
             raise InvalidArgument(
                 "There is no aggregate.", remedy='Name one, as in revenue=wm.sum("price").'
             )
-        scope = Scope(schemas, tuple((left, right) for left, right in keys))
+        scope = Scope.of(schemas, tuple((left, right) for left, right in keys), how)
         groups = _groups(group_by, scope)
         numbered: dict[Expression, int] = {}
         asked = []

@@ -10,10 +10,26 @@ import pyarrow as pa
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from watersmeet.aggregates.entries import Entries, Factor, columns_of, holds, kept
+from watersmeet.aggregates.arithmetic import limits_of, within
+from watersmeet.aggregates.entries import (
+    Entries,
+    Factor,
+    columns_of,
+    factor_values,
+    holds,
+    kept,
+    mean_of,
+)
 from watersmeet.aggregates.expression import Expression
 from watersmeet.aggregates.groups import Groups
-from watersmeet.aggregates.numbers import Numbers, both, exactly, products
+from watersmeet.aggregates.numbers import (
+    ArithmeticFailed,
+    Numbers,
+    both,
+    exactly,
+    inside,
+    products,
+)
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.sums import Sums
 from watersmeet.estimators.tails import TailSketch
@@ -23,6 +39,9 @@ from watersmeet.rows.batch import BatchRows
 
 Positions = NDArray[np.int64]
 Longs = NDArray[np.int64]
+
+# Groups that are possible for each pair; with more, those that are here are numbered anew.
+_SPARSE = 4
 
 _FEW = 1024
 
@@ -48,11 +67,11 @@ class Part:
 class Traits:
     """What is noticed about an expression's values in a block, over all groups.
 
-    `centre` is a number near their mean, about which squares are summed. `tail` is kept only while
-    somebody may still ask whether a few values hold most of the spread.
+    `centre` is a number near their mean, about which squares are summed; None if there are none.
+    `tail` is kept only while somebody may still ask whether a few values hold most of the spread.
     """
 
-    centre: float
+    centre: float | None
     least: float
     most: float
     tail: TailSketch | None
@@ -68,12 +87,12 @@ class BlockTotals:
     traits: tuple[Traits, ...]
 
 
-def centred(block: BlockTotals, centres: Sequence[float]) -> Part:
+def centred(block: BlockTotals, centres: Sequence[float | None]) -> Part:
     """Its totals with squares about these centres instead of the block's own."""
     sums = []
     for each, traits, centre in zip(block.part.sums, block.traits, centres, strict=True):
-        if each.squares is not None:
-            moved = traits.centre - centre
+        if each.squares is not None and traits.centre is not None:
+            moved = traits.centre - (centre or 0.0)
             beside = each.floats() - traits.centre * each.count
             squares = each.squares + 2 * moved * beside + moved**2 * each.count
             each = replace(each, squares=np.maximum(squares, 0.0))
@@ -83,10 +102,23 @@ def centred(block: BlockTotals, centres: Sequence[float]) -> Part:
 
 def added_up(blocks: Sequence[BlockTotals], question: ResolvedQuestion) -> BlockTotals:
     """Several blocks as one, for an answer; for an estimate each must be known by itself."""
-    first = blocks[0]
-    centres = [traits.centre for traits in first.traits]
+    expressions = range(len(question.aggregates.expressions))
+    traits = tuple(_shared([block.traits[number] for block in blocks]) for number in expressions)
+    centres = [each.centre for each in traits]
     part = together([centred(block, centres) for block in blocks], question)
-    return BlockTotals(first.block, sum(block.rows for block in blocks), part, first.traits)
+    return BlockTotals(blocks[0].block, sum(block.rows for block in blocks), part, traits)
+
+
+def _shared(traits: Sequence[Traits]) -> Traits:
+    """Of several blocks: the first centre there is, and the tails of all."""
+    centre = next((each.centre for each in traits if each.centre is not None), None)
+    tail = None
+    for each in traits:
+        if each.tail is not None:
+            tail = tail or TailSketch(centre=centre or 0.0)
+            tail += each.tail
+    least, most = min(each.least for each in traits), max(each.most for each in traits)
+    return Traits(centre, least, most, tail)
 
 
 class Meeting:
@@ -129,11 +161,12 @@ class _Notes:
         self._least, self._most = np.inf, -np.inf
         self._tail = TailSketch() if sketched else None
 
-    def take(self, value: Numbers) -> None:
+    def take(self, value: Numbers, counts: Longs | None = None) -> None:
+        """Values, or sums of as many values as `counts` says."""
         if not value.values.size:
             return
         if self.centre is None:
-            self.centre = _mean(value)
+            self.centre = _mean(value, counts)
         if self._tail is None:
             return
         values = value.floats()
@@ -145,14 +178,14 @@ class _Notes:
             self._tail.add(values)
 
     def traits(self) -> Traits:
-        return Traits(self.centre or 0.0, self._least, self._most, self._tail)
+        return Traits(self.centre, self._least, self._most, self._tail)
 
 
-def _mean(value: Numbers) -> float:
+def _mean(value: Numbers, counts: Longs | None) -> float | None:
     """Of the first few: near the mean is near enough."""
-    some = Numbers(value.values[:_FEW], None, value.scale, value.bounds)
-    mean = float(some.floats().mean())
-    return mean if np.isfinite(mean) else 0.0
+    some = slice(_FEW) if value.valid is None else np.flatnonzero(value.valid)[:_FEW]
+    chosen = Numbers(value.values[some], None, value.scale, value.bounds)
+    return mean_of(chosen.floats(), None if counts is None else counts[some])
 
 
 class _Batch:
@@ -168,16 +201,17 @@ class _Batch:
         has_all = encoded.valid is None or bool(encoded.valid.all())
         self._valid = None if has_all else encoded.valid
         self._groups = Groups.of([self._rows.column(name) for name in meeting.mine])
-        columns = columns_of(self._rows, question, side)
         self._factors: list[Numbers | None] = []
-        for factors in question.factors:
-            factor = None if factors is None else factors[side]
-            value = None if factor is None else factor.evaluate(columns, len(self._rows))
-            self._factors.append(value)
         self._notes = notes
 
     def met(self, entries: Sequence[Entries]) -> Iterator[Part]:
         """Totals with each of the entries, and of rows that are in the result without any."""
+        try:
+            self._factors = factor_values(self._rows, self._question, self._side)
+        except ArithmeticFailed:
+            # SQL computes it for joined rows only, so the others cannot make it fail.
+            active = self._joined(entries)
+            self._factors = factor_values(self._rows, self._question, self._side, active=active)
         how = self._question.how
         partnered = np.zeros(len(self._rows), np.bool_)
         for each in entries:
@@ -190,6 +224,17 @@ class _Batch:
             alone = np.flatnonzero(partnered if how is JoinType.SEMI else ~partnered)
             if len(alone):
                 yield self._part(_Pairs(alone, None, alone))
+
+    def _joined(self, entries: Sequence[Entries]) -> NDArray[np.bool_]:
+        """The rows that are in the result."""
+        how = self._question.how
+        partnered = np.zeros(len(self._rows), np.bool_)
+        for each in entries:
+            for rows, _ in self._pairs(each):
+                partnered[slice(None) if rows is None else rows] = True
+        if how in (JoinType.INNER, JoinType.SEMI):
+            return partnered
+        return ~partnered if how is JoinType.ANTI else np.ones_like(partnered)
 
     def _pairs(self, entries: Entries) -> Iterator[tuple[Positions | None, Positions]]:
         """Rows and entries that truly belong together."""
@@ -229,25 +274,29 @@ class _Batch:
         return holds(self._question.pairs.evaluate(columns, len(found)))
 
     def _gathered(self, pairs: _Pairs) -> dict[tuple[Side, str], pa.Array]:
-        """The columns of both rows of each pair."""
-        assert pairs.entries is not None
-        assert pairs.entries.rows is not None
-        mine = self._rows if pairs.rows is None else self._rows.take(pa.array(pairs.rows))
-        theirs = pairs.entries.rows.take(pa.array(pairs.found))
+        """The columns of both rows of each pair; a partner that is missing is null."""
         question, side = self._question, self._side
-        return columns_of(mine, question, side) | columns_of(theirs, question, side.other)
+        mine = self._rows if pairs.rows is None else self._rows.take(pa.array(pairs.rows))
+        columns = columns_of(mine, question, side)
+        if pairs.entries is None:
+            return columns | {
+                (side.other, each.name): pa.nulls(len(pairs), each.type)
+                for each in question.schemas[side.other]
+            }
+        assert pairs.entries.rows is not None
+        theirs = pairs.entries.rows.take(pa.array(pairs.found))
+        return columns | columns_of(theirs, question, side.other)
 
     def _part(self, pairs: _Pairs) -> Part:
         codes, groups, size = self._codes(pairs)
         weights = pairs.weights
         if codes is None:
-            rows = np.array([len(pairs)], np.int64)
-            total = rows if weights is None else np.array([weights.sum()], np.int64)
+            total = np.array([len(pairs) if weights is None else weights.sum()], np.int64)
+        elif weights is None:
+            total = np.bincount(codes, minlength=size)
         else:
-            rows = np.bincount(codes, minlength=size)
-            total = rows
-            if weights is not None:
-                total = np.bincount(codes, weights, minlength=size).astype(np.int64)
+            total = np.bincount(codes, weights, minlength=size).astype(np.int64)
+        rows = pairs.rows_in(codes, size)
         sums = tuple(
             self._sum(number, pairs, codes, size)
             for number in range(len(self._question.aggregates.expressions))
@@ -260,16 +309,21 @@ class _Batch:
         if mine is not None and pairs.rows is not None:
             mine = mine[pairs.rows]
         theirs, others = self._other_groups(pairs)
+        codes = theirs if mine is None else mine
+        if mine is not None and theirs is not None:
+            codes = mine * others.count + theirs
         size = self._groups.count * others.count
-        both = np.arange(size)
+        if codes is not None and size > max(_SPARSE * len(codes), 1):
+            # Of all the groups that two sides could make, few are here.
+            both, codes = np.unique(codes, return_inverse=True)
+            size = len(both)
+        else:
+            both = np.arange(size)
         columns = [
             *(values.take(pa.array(both // others.count)) for values in self._groups.values),
             *(values.take(pa.array(both % others.count)) for values in others.values),
         ]
-        ordered = tuple(columns[place] for place in self._meeting.places)
-        if mine is None or theirs is None:
-            return (theirs if mine is None else mine), ordered, size
-        return mine * others.count + theirs, ordered, size
+        return codes, tuple(columns[place] for place in self._meeting.places), size
 
     def _other_groups(self, pairs: _Pairs) -> tuple[Positions | None, Groups]:
         if pairs.entries is None:
@@ -283,22 +337,17 @@ class _Batch:
         return (None if groups.codes is None else groups.codes[pairs.found]), groups
 
     def _sum(self, number: int, pairs: _Pairs, codes: Positions | None, size: int) -> Sums:
-        question, notes = self._question, self._notes[number]
-        factors = question.factors[number]
-        if pairs.entries is None and (factors is None or factors[self._side.other] is not None):
-            # A row without a partner: what the partner would have given is null.
-            nothing = _nulls(question.aggregates.expressions[number], len(pairs))
-            return self._summed(number, nothing, codes, size, None)
-        mine = self._factors[number]
-        if mine is not None and pairs.rows is not None:
-            mine = taken(mine, pairs.rows)
+        factors = self._question.factors[number]
         factor = None if pairs.entries is None else pairs.entries.factors[number]
-        if factors is None:
-            expression = question.aggregates.expressions[number]
+        mine = self._factors[number]
+        if factors is None or (factor is None and factors[self._side.other] is not None):
+            expression = self._question.aggregates.expressions[number]
             mine = expression.evaluate(self._gathered(pairs), len(pairs))
+        elif mine is not None and pairs.rows is not None:
+            mine = taken(mine, pairs.rows)
         if factor is None:
             assert mine is not None
-            notes.take(mine)
+            self._notes[number].take(mine)
             return self._summed(number, mine, codes, size, pairs.weights)
         return self._product(number, mine, factor, pairs, codes, size)
 
@@ -316,21 +365,32 @@ class _Batch:
         """Sums of my factor times the sums of the partners' factors."""
         theirs = taken(factor.sums, pairs.found)
         value = theirs if mine is None else multiplied(mine, theirs)
-        self._notes[number].take(value)
+        if mine is not None:
+            self._check_fit(number, mine, factor, pairs)
+        counts = None if factor.counts is None else factor.counts[pairs.found]
+        self._notes[number].take(value, counts)
         sums = Sums.of(value, codes, groups=size)
-        if factor.counts is not None:
-            counts = Numbers(factor.counts[pairs.found], value.valid).spread(len(pairs))
-            counted = Sums.of(counts.tight(), codes, groups=size).total.values
-            sums = replace(sums, count=counted.astype(np.int64))
+        if counts is not None:
+            counted = Numbers(counts, value.valid).spread(len(pairs)).tight()
+            total = Sums.of(counted, codes, groups=size).total.values
+            sums = replace(sums, count=total.astype(np.int64))
         if not self._question.spreads[number]:
             return sums
-        squares = theirs.floats() ** 2 if factor.squares is None else factor.squares[pairs.found]
-        if mine is not None:
-            squares = squares * mine.floats() ** 2
-        about_zero = Sums.of(Numbers(squares, None), codes, groups=size).floats()
         centre = self._notes[number].centre or 0.0
-        about = about_zero - 2 * centre * sums.floats() + centre**2 * sums.count
+        squares = factor.squares_of(pairs.found, mine, centre=centre)
+        if value.valid is not None:
+            squares = np.where(value.valid, squares, 0.0)
+        about = Sums.of(Numbers(squares, None), codes, groups=size).floats()
         return replace(sums, squares=np.maximum(about, 0.0))
+
+    def _check_fit(self, number: int, mine: Numbers, factor: Factor, pairs: _Pairs) -> None:
+        """Whole numbers are multiplied as wide as they need; as written, they might not fit."""
+        kind = self._question.aggregates.expressions[number].kind
+        if not pt.is_integer(kind) or inside(products(mine.bounds, factor.bounds), limits_of(kind)):
+            return
+        assert factor.extremes is not None
+        for extreme in factor.extremes:
+            within(multiplied(mine, taken(extreme, pairs.found)), kind, active=None)
 
 
 @dataclass(frozen=True)
@@ -343,6 +403,15 @@ class _Pairs:
 
     def __len__(self) -> int:
         return len(self.found)
+
+    def rows_in(self, codes: Positions | None, size: int) -> Longs:
+        """Rows of each group, each counted once however many partners it has there."""
+        entries = self.entries
+        if entries is None or entries.starts is None or entries.weights is not None:
+            return np.array([len(self)]) if codes is None else np.bincount(codes, minlength=size)
+        assert self.rows is not None
+        of = self.rows * size if codes is None else self.rows * size + codes
+        return np.bincount(np.unique(of) % size, minlength=size)
 
     @property
     def weights(self) -> Longs | None:
