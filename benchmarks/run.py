@@ -26,6 +26,7 @@ BENCHMARKS = (
     "spark-tables",
     "spark-streams",
     "tpch",
+    "aggregates",
     "symmetric",
     "spilling",
     "strings",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from benchmarks.outside import DEADLINE_S, Watched, WorkerFailed
 from benchmarks.relations import Relations
@@ -54,8 +56,10 @@ class SparkProcess(Watched):
         memory: int,
         check: bool = False,
         cold: bool = False,
+        settings: Mapping[str, Any] | None = None,
     ) -> Run:
         order = {"peer": peer, "relations": relations.plain(), "memory": memory}
+        order["settings"] = dict(settings or {})
         rows = relations.rows
         try:
             self.say(json.dumps({**order, "check": check, "cold": cold}))
@@ -76,6 +80,11 @@ class SparkProcess(Watched):
     def peak_bytes(self) -> int:
         """The most that all workers together were seen to hold above that."""
         return self._peaks["resident"]
+
+    def driver_bytes(self) -> int:
+        """What the driver and its Java process hold now."""
+        java = _children()[self._process.pid]
+        return sum(held(process).get("resident", 0) for process in (self._process.pid, *java))
 
     def peak_anonymous_bytes(self) -> int:
         return self._peaks["anonymous"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import watersmeet as wm
+from benchmarks.questions import QUESTIONS
 from benchmarks.relations import Relations, Table
 from benchmarks.spark_checksum import added_up, checksum, wrapping
 
@@ -35,6 +36,8 @@ class Stage:
     """When the clock started."""
     check: bool
     scratch: Path
+    settings: dict[str, Any]
+    """What only some peers look at."""
 
     @property
     def seconds(self) -> float:
@@ -148,6 +151,47 @@ def spark_streams(stage: Stage) -> dict[str, Any]:
             stage.spark.conf.set(name, value)
 
 
+def spark_aggregate(stage: Stage) -> dict[str, Any]:
+    """Spark's own aggregate over its own join."""
+    question = QUESTIONS[stage.settings["question"]]
+    answer = question.by_spark(stage.spark, stage.relations).collect()
+    seconds = stage.seconds
+    return {"seconds": seconds, "notes": {"answer": question.text(map(tuple, answer))}}
+
+
+def our_aggregate(stage: Stage) -> dict[str, Any]:
+    """Ours, every estimate taken as it comes; the last is exact."""
+    return _estimates(stage, lambda run: iter(run))
+
+
+def our_percent(stage: Stage) -> dict[str, Any]:
+    """Ours, up to one per cent."""
+    return _estimates(stage, lambda run: run.until(relative_error=0.01))
+
+
+def our_exact(stage: Stage) -> dict[str, Any]:
+    """Ours, the exact answer at once."""
+    return _estimates(stage, lambda run: [run.exact()])
+
+
+def _estimates(stage: Stage, ask: Callable[[Any], Iterable[Any]]) -> dict[str, Any]:
+    question = QUESTIONS[stage.settings["question"]]
+    frames = question.frames(stage.spark, stage.relations)
+    seed = stage.settings.get("seed", 0)
+    with wm.aggregate(*frames, memory=stage.memory, seed=seed, **question.arguments()) as run:
+        looks = [(stage.seconds, e.relative_error, e.fraction, e.trusted) for e in ask(run)]
+        seconds = looks[-1][0]
+        answer = question.text(map(tuple, run.to_df().collect())) if run.complete else None
+        score = run.score() if run.complete else None
+        notes = {
+            "looks": looks,
+            "answer": answer,
+            "shown": score.shown if score else None,
+            "held": score.held if score else None,
+        }
+        return {"seconds": seconds, "first_seconds": looks[0][0], "notes": notes}
+
+
 PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
     peer.__name__: peer
     for peer in (
@@ -160,6 +204,10 @@ PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
         whole,
         our_streams,
         spark_streams,
+        spark_aggregate,
+        our_aggregate,
+        our_percent,
+        our_exact,
     )
 }
 

@@ -42,6 +42,7 @@ def main() -> None:
             began=began if order["cold"] else time.perf_counter(),
             check=order["check"],
             scratch=scratch,
+            settings=order["settings"],
         )
         try:
             _say(PEERS[order["peer"]](stage), answers)
