@@ -14,7 +14,14 @@ from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.results import answer
 from watersmeet.aggregates.sums import Sums
 from watersmeet.aggregates.totals import BlockTotals, Part, centred, distinct, together
-from watersmeet.estimators import ClusterSample, Evidence, RippleSample, TailSketch, Totals
+from watersmeet.estimators import (
+    ClusterSample,
+    Evidence,
+    RippleSample,
+    TailSketch,
+    Totals,
+    take_all,
+)
 from watersmeet.model import Side
 
 Floats = NDArray[np.float64]
@@ -39,6 +46,22 @@ class Ledger:
         self._centres: list[float | None] = [None] * expressions
         self.tails = [TailSketch() for _ in range(expressions)]
         self.part: Part = together([], question)
+        self._certain: Part | None = None
+
+    def without_extremes(self, extremes: Sequence[BlockTotals]) -> Ledger:
+        """A new ledger about the same blocks, of whose rows these have been joined completely."""
+        ledger = Ledger(
+            self._question,
+            sampled=self._sampled,
+            blocks=self.sample.blocks,
+            rows=self.sample.rows,
+        )
+        ledger._centres = list(self._centres)
+        ledger.tails = [TailSketch(centre=centre) for centre in self.centres]
+        ledger._taken_in(extremes)
+        # Its groups are the first that this ledger knows.
+        ledger._certain = ledger.part
+        return ledger
 
     @property
     def centres(self) -> list[float]:
@@ -117,7 +140,13 @@ class Ledger:
         return moments
 
     def totals(self) -> Totals:
-        return self.sample.totals()
+        totals = self.sample.totals()
+        if self._certain is None:
+            return totals
+        totals = totals.padded(self.groups)
+        exact = np.zeros_like(totals.value)
+        exact[: len(self._certain)] = self._moments(self._certain)
+        return take_all(exact, totals)
 
     def group_values(self) -> tuple[pa.Array, ...]:
         """The groups' columns in Spark's types, whichever side a key was taken from."""

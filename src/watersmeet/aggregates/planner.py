@@ -28,7 +28,7 @@ Range = tuple[int, int]
 
 # So many leave an interval no wider than it must be; smaller ones than this cost more in calls
 # than in reading.
-_ENOUGH_BLOCKS = 64
+_ENOUGH_BLOCKS = 128
 _LEAST_ROWS = 256
 
 # A block of one table may need so many of the other, or so large a part of it, and still be read
@@ -97,13 +97,18 @@ class ReadPlan:
         return self.sampled.other
 
 
-def plan_reads(tables: tuple[Table, Table], how: JoinType, *, memory: int, seed: int) -> ReadPlan:
-    """The best of the designs that the tables and the join allow."""
+def plan_reads(
+    tables: tuple[Table, Table], how: JoinType, *, memory: int, seed: int, alike: bool = True
+) -> ReadPlan:
+    """The best of the designs that the tables and the join allow.
+
+    Where keys are not `alike`, their ranges cannot be compared.
+    """
     allowed = sampled_sides(how)
     larger = max(Side, key=lambda side: tables[side].rows)
     for sampled in sorted(allowed, key=lambda side: side is not larger):
         needs = _needs(tables[sampled].blocks, tables[sampled.other].blocks)
-        if needs is not None:
+        if needs is not None and alike:
             return ReadPlan(
                 design=Design.RANGES,
                 sampled=sampled,

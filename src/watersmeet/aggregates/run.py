@@ -22,6 +22,7 @@ from watersmeet.aggregates.outlook import Outlook, outlook, pace
 from watersmeet.aggregates.planner import Design, ReadPlan, Table
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.score import ScoreCard
+from watersmeet.aggregates.strata import Strata, strata
 from watersmeet.aggregates.totals import BlockTotals
 from watersmeet.errors import InvalidArgument, WatersmeetError
 from watersmeet.estimators import Cells, Layout, Quantity, Totals, cells
@@ -39,6 +40,10 @@ class Engine(Protocol):
 
     def rows_of(self, side: Side, block: int) -> int:
         """How many rows a block has that was read."""
+        ...
+
+    def narrowed(self, question: ResolvedQuestion) -> Self:
+        """The same for fewer rows of the sampled side; what is known of the other is shared."""
         ...
 
     def way(self, side: Side) -> str:
@@ -59,16 +64,25 @@ class Settings:
     confidence: float
     simultaneous: bool
     every_look: bool
+    takes_extremes: bool
 
     @classmethod
-    def parse(cls, confidence: Any, *, simultaneous: bool, every_look: bool) -> Settings:
+    def parse(
+        cls, confidence: Any, *, simultaneous: bool, every_look: bool, heavy_tails: str
+    ) -> Settings:
         is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
         if not is_number or not 0 < confidence < 1:
             raise InvalidArgument(
                 f"confidence={confidence!r} is no probability between 0 and 1.",
                 remedy="Give for example 0.95.",
             )
-        return cls(float(confidence), bool(simultaneous), bool(every_look))
+        if heavy_tails not in ("flag", "take-all"):
+            raise InvalidArgument(
+                f"heavy_tails={heavy_tails!r} is not known.", remedy='Use "flag" or "take-all".'
+            )
+        return cls(
+            float(confidence), bool(simultaneous), bool(every_look), heavy_tails == "take-all"
+        )
 
 
 class AggregateRun:
@@ -336,7 +350,8 @@ class AggregateRun:
             look, found = waiting[0], waiting[1].result()
         else:
             look = self._looks.rest() if rest else self._looks.next(self._better_side)
-            found = self._read(look)
+            found = [] if look.last else self._set_apart()
+            found += self._read(look)
         self._looks.taken(look)
         if isinstance(self._ledger, RippleLedger) and not look.last:
             for side in Side:
@@ -345,9 +360,35 @@ class AggregateRun:
         self._ledger.add(found, sampled=not look.last)
         estimate = self._estimate(look)
         self.history.append(estimate)
-        if ahead and not look.last:
+        if ahead and not look.last and self._strata() is None:
             self._look_ahead()
         return estimate
+
+    def _strata(self) -> Strata | None:
+        """Set after the first look, if it has shown extreme values that should not be sampled."""
+        if not self._settings.takes_extremes or len(self.history) != 1:
+            return None
+        if self._plan.design is Design.RIPPLE:
+            return None
+        return strata(self._question, self._ledger.tails, sampled=self._plan.sampled)
+
+    def _set_apart(self) -> list[BlockTotals]:
+        """Join all rows with extreme values, and begin anew with the rest: its blocks so far."""
+        found = self._strata()
+        if found is None:
+            return []
+        began = time.monotonic()
+        sampled = self._plan.sampled
+        everything = self._plan.orders[sampled]
+        so_far = everything[: self._ledger.sample.blocks_read]
+        extremes = self._engine.narrowed(found.extreme).totals(
+            _look(sampled, everything, last=True)
+        )
+        self._ledger = self._ledger.without_extremes(list(extremes))
+        self._engine = self._engine.narrowed(found.rest)
+        again = list(self._engine.totals(_look(sampled, so_far, last=False)))
+        self._working += time.monotonic() - began
+        return again
 
     def _estimate(self, look: Look) -> Estimate:
         question, ledger, settings = self._question, self._ledger, self._settings
@@ -357,9 +398,7 @@ class AggregateRun:
             unseen = None
         else:
             groups = max(ledger.groups, 1)
-            totals = ledger.totals()
-            if not ledger.groups:
-                totals = _no_groups(totals)
+            totals = ledger.totals().padded(groups)
             found = cells(
                 totals,
                 ledger.evidence,
@@ -434,6 +473,10 @@ def _ledger(question: ResolvedQuestion, tables: tuple[Table, Table], plan: ReadP
     )
 
 
+def _look(side: Side, blocks: tuple[int, ...], *, last: bool) -> Look:
+    return Look((blocks, ()) if side is Side.LEFT else ((), blocks), last)
+
+
 def _exact_cells(columns: Iterable[Any]) -> Cells:
     values = np.array(
         [
@@ -445,24 +488,6 @@ def _exact_cells(columns: Iterable[Any]) -> Cells:
     yes = np.ones(values.shape, np.bool_)
     still = np.where(np.isnan(values), np.nan, 0.0)
     return Cells(values, values, values, still, yes, yes, np.full(values.shape, "", object))
-
-
-def _no_groups(totals: Any) -> Any:
-    """An aggregate without groups has one row, though no pair was found yet."""
-    one = {
-        name: np.zeros((1, getattr(totals, name).shape[1]))
-        for name in ("value", "covariance", "seen", "largest", "floor")
-        if getattr(totals, name) is not None
-    }
-    if totals.contributing is not None:
-        one["contributing"] = np.zeros(1)
-    shapes = tuple(
-        shape._replace(
-            second=np.zeros((1, shape.second.shape[1])), third=np.zeros((1, shape.third.shape[1]))
-        )
-        for shape in totals.shapes
-    )
-    return totals._replace(**one, shapes=shapes)
 
 
 def _good(estimate: Estimate, wanted: float | None) -> bool:

@@ -91,6 +91,10 @@ class TailSketch:
         sketch._sums = np.array(described["sums"], np.float64)
         return sketch
 
+    def threshold(self) -> float:
+        """A value that only the kept ones exceed: those beyond it are few, and were seen."""
+        return float(self._largest.min()) if len(self._largest) else np.inf
+
     def largest_share(self) -> float:
         """The share of sum (x - mean)^2 that the most distant single value holds."""
         if self.count < 2:

@@ -7,9 +7,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from copy import copy
 from itertools import chain, groupby, pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
@@ -44,6 +45,7 @@ def aggregate(
     confidence: float = 0.95,
     simultaneous: bool = False,
     every_look: bool = False,
+    heavy_tails: str = "flag",
     memory: int | str = "1GB",
     spill_dir: str | Path | None = None,
     seed: int = 0,
@@ -67,6 +69,9 @@ def aggregate(
         How often an interval is to hold the exact value.
     simultaneous, every_look
         Whether that is to be so of all cells of a look together, and of all looks together.
+    heavy_tails
+        What becomes of values so extreme that a sample misses them: "flag" says that an interval
+        is not to be trusted, "take-all" reads the sampled side once more for all such rows.
     memory
         The most that the rows of one side may take. If neither fits and they are not clustered on
         the key, both are read in a growing rectangle.
@@ -90,7 +95,9 @@ def aggregate(
     question = AggregateQuestion.parse(
         on, how, group_by=group_by, where=where, aggregates=aggregates
     )
-    settings = Settings.parse(confidence, simultaneous=simultaneous, every_look=every_look)
+    settings = Settings.parse(
+        confidence, simultaneous=simultaneous, every_look=every_look, heavy_tails=heavy_tails
+    )
     limit = parse_bytes(memory)
     tables = (
         open_table(left, side=Side.LEFT, memory=limit),
@@ -98,7 +105,9 @@ def aggregate(
     )
     resolved = question.resolve((tables[0].schema, tables[1].schema))
     described = _describe(tables, resolved)
-    plan = plan_reads(described, resolved.how, memory=limit, seed=seed)
+    plan = plan_reads(
+        described, resolved.how, memory=limit, seed=seed, alike=resolved.ordered_alike
+    )
     engine: Engine
     if plan.design is Design.RIPPLE:
         engine = _RippleEngine(tables, resolved, plan, described, memory=limit, spill_dir=spill_dir)
@@ -181,7 +190,7 @@ class _RippleEngine(_Threads):
         self._work = RippleWork(
             question,
             plan.sampled,
-            partitions_for(held, memory=memory // self._threads),
+            partitions_for(held, memory=max(memory // self._threads, 1)),
             Storage(self._claim.area.path.as_uri()),
         )
         self._rectangle = Rectangle()
@@ -198,6 +207,9 @@ class _RippleEngine(_Threads):
         )
         self._rectangle = rectangle
         return [totals for totals in found if totals is not None]
+
+    def narrowed(self, question: ResolvedQuestion) -> Self:
+        raise NotImplementedError("A rectangle is not divided.")
 
     def _scan(self, side: Side, block: int) -> Scanned:
         self._check()
@@ -235,6 +247,12 @@ class _Engine(_Threads):
         shares = self._shares(look.blocks[self._plan.sampled])
         found = self._map(lambda share: self._share(share, sketched=not look.last), shares)
         return list(chain.from_iterable(found))
+
+    def narrowed(self, question: ResolvedQuestion) -> Self:
+        engine = copy(self)
+        engine._question = question
+        engine._meeting = Meeting(question, sampled=self._plan.sampled)
+        return engine
 
     def _shares(self, blocks: Sequence[int]) -> list[list[int]]:
         """Blocks for one thread after the other: those that need the same rows, side by side."""

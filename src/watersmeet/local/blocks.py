@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,14 +16,14 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from watersmeet.aggregates.planner import Block, Range, cut, pieces
-from watersmeet.errors import InputChanged, InvalidArgument
+from watersmeet.errors import InputChanged, InvalidArgument, SchemaError
 from watersmeet.local.files import find_files
 from watersmeet.local.sources import open_source
 from watersmeet.model import Side
 
 _MEMORY_BLOCK = 16_384
 # In memory there is no reading, so blocks may be small.
-_MEMORY_BLOCKS = 64
+_MEMORY_BLOCKS = 128
 _FOOTERS_AT_ONCE = 4
 
 
@@ -79,6 +80,26 @@ class _File:
                 remedy="Check that the file is complete.",
             ) from error
 
+    @cached_property
+    def schema(self) -> pa.Schema:
+        return self.metadata.schema.to_arrow_schema().remove_metadata()
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """Where each column is among the leaves; a field of a struct may have its name."""
+        count = self.metadata.num_columns
+        return {self.metadata.schema.column(place).path: place for place in range(count)}
+
+    def check_columns(self, schema: pa.Schema, names: Sequence[str]) -> None:
+        """All files of a table must have the columns of the first."""
+        for name in names:
+            kind = schema.field(name).type
+            if name not in self.schema.names or self.schema.field(name).type != kind:
+                raise SchemaError(
+                    f"{self.path} has no column {name!r} of type {kind}, as the first file has.",
+                    remedy="Write all files of an input with the same columns.",
+                )
+
     def check(self) -> None:
         try:
             same = _stamp(self.path) == self.stamp
@@ -108,7 +129,7 @@ class ParquetTable:
         self.name = f"{len(paths)} Parquet file" + ("s" if len(paths) != 1 else "")
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             self._files = list(pool.map(lambda path: _File.open(path, argument), paths))
-        self.schema = self._files[0].metadata.schema.to_arrow_schema().remove_metadata()
+        self.schema = self._files[0].schema
         self._groups = [
             _RowGroup(place, number, group.num_rows)
             for place, file in enumerate(self._files)
@@ -118,6 +139,8 @@ class ParquetTable:
         self._pieces = [_Piece(*piece) for piece in pieces([group.rows for group in self._groups])]
 
     def blocks(self, key: str, names: Sequence[str]) -> tuple[Block, ...]:
+        for file in self._files:
+            file.check_columns(self.schema, names)
         ranges = [self._range(group, key) for group in self._groups]
         sizes = [self._nbytes(group, names) for group in self._groups]
         found = []
@@ -151,16 +174,15 @@ class ParquetTable:
 
     def _range(self, group: _RowGroup, key: str) -> Range | None:
         """From the footer, for whole numbers and times."""
-        kind = self.schema.field(key).type
-        if not (pt.is_signed_integer(kind) or pt.is_date32(kind) or pt.is_timestamp(kind)):
-            return None
-        metadata = self._files[group.file].metadata
-        place = metadata.schema.names.index(key)
-        column = metadata.row_group(group.number).column(place)
+        file = self._files[group.file]
+        unit = _unit(file.schema.field(key).type)
+        column = file.metadata.row_group(group.number).column(file.places[key])
         statistics = column.statistics
-        if column.physical_type == "INT96" or statistics is None or not statistics.has_min_max:
+        if unit is None or column.physical_type == "INT96":
             return None
-        return int(statistics.min_raw), int(statistics.max_raw)
+        if statistics is None or not statistics.has_min_max:
+            return None
+        return int(statistics.min_raw) * unit, int(statistics.max_raw) * unit
 
 
 class MemoryTable:
@@ -226,6 +248,13 @@ def open_table(source: Any, *, side: Side, memory: int) -> BlockTable:
 def _one(rows: pa.Table) -> pa.RecordBatch:
     batches = rows.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
+
+
+def _unit(kind: pa.DataType) -> int | None:
+    """What a file's number stands for, times in nanoseconds; None for what has no such number."""
+    if pt.is_timestamp(kind):
+        return {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[kind.unit]
+    return 1 if pt.is_signed_integer(kind) or pt.is_date32(kind) else None
 
 
 def _stamp(path: Path) -> tuple[int, int]:

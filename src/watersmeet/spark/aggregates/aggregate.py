@@ -37,6 +37,7 @@ def aggregate(
     confidence: float = 0.95,
     simultaneous: bool = False,
     every_look: bool = False,
+    heavy_tails: str = "flag",
     memory: int | str = "1GB",
     storage: str | Path | None = None,
     seed: int = 0,
@@ -62,6 +63,9 @@ def aggregate(
         How often an interval is to hold the exact value.
     simultaneous, every_look
         Whether that is to be so of all cells of a look together, and of all looks together.
+    heavy_tails
+        What becomes of values so extreme that a sample misses them: "flag" says that an interval
+        is not to be trusted, "take-all" reads the sampled side once more for all such rows.
     memory
         The most that the rows of one side may take on one machine, over all tasks.
     storage
@@ -77,7 +81,9 @@ def aggregate(
     question = AggregateQuestion.parse(
         on, how, group_by=group_by, where=where, aggregates=aggregates
     )
-    settings = Settings.parse(confidence, simultaneous=simultaneous, every_look=every_look)
+    settings = Settings.parse(
+        confidence, simultaneous=simultaneous, every_look=every_look, heavy_tails=heavy_tails
+    )
     limit = parse_bytes(memory)
     spark = left.sparkSession
     resolved = question.resolve(
@@ -94,14 +100,15 @@ def aggregate(
         _table(sources[1], resolved, Side.RIGHT),
     )
     place = Place.of(spark)
-    plan = plan_reads(tables, resolved.how, memory=limit // place.tasks_a_machine, seed=seed)
+    share = limit // place.tasks_a_machine
+    plan = plan_reads(tables, resolved.how, memory=share, seed=seed, alike=resolved.ordered_alike)
     engine = _engine(
         spark,
         resolved,
         plan,
         sources=sources,
         tables=tables,
-        memory=limit // place.tasks_a_machine,
+        memory=max(share, 1),
         storage=storage,
     )
     return SparkAggregate(resolved, tables, plan, engine=engine, settings=settings, frame=left)

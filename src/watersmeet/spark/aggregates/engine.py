@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from itertools import pairwise
+from typing import Self
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -102,6 +105,14 @@ class ClusterEngine(_Jobs):
             records = self._compute(source, blocks, self._work)
         return [totals for record in records for totals in heard(record)]
 
+    def narrowed(self, question: ResolvedQuestion) -> Self:
+        engine = copy(self)
+        engine._question = question
+        engine._partitions = None
+        if self._work is not None:
+            engine._work = replace(self._work, question=question)
+        return engine
+
     def _read(
         self, plain: PlainBlocks, blocks: Iterable[int], work: Work, *, last: bool
     ) -> list[Record]:
@@ -168,6 +179,9 @@ class RippleEngine(_Jobs):
 
     def rows_of(self, side: Side, block: int) -> int:
         return self._rows[side, block]
+
+    def narrowed(self, question: ResolvedQuestion) -> Self:
+        raise NotImplementedError("A rectangle is not divided.")
 
     def totals(self, look: Look) -> Iterable[BlockTotals]:
         self._looks += 1
