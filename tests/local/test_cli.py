@@ -49,7 +49,7 @@ def joined(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def test_version_and_help_load_no_kernels(tmp_path: Path) -> None:
     assert watersmeet("--version", cwd=tmp_path).stdout == f"watersmeet {wm.__version__}\n"
     shown = watersmeet("--help", cwd=tmp_path).stdout
-    assert all(command in shown for command in ("join", "demo", "reproduce"))
+    assert all(command in shown for command in ("join", "aggregate", "demo", "reproduce"))
     program = (
         "import sys, watersmeet.cli.__main__ as m; m._parser([]); print('numba' in sys.modules)"
     )

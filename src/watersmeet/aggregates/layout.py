@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ def show(estimate: Estimate, *, groups: int = 20, width: int | None = None) -> s
     shown = order[: max(groups, 0)]
     reasons = _reasons(estimate, shown)
     width = width or terminal_width()
-    lines = [*_head(estimate), ""]
+    lines = [*textwrap.wrap(head(estimate), width), ""]
     if estimate.group_names:
         lines += _table(estimate, shown, reasons, width=width)
     else:
@@ -40,7 +41,21 @@ def show(estimate: Estimate, *, groups: int = 20, width: int | None = None) -> s
         lines.append(f"  and {len(order) - len(shown):,} groups more")
     if not order:
         lines.append("  no group so far" if not estimate.exact else "  no group")
-    return "\n".join(lines + _foot(estimate, reasons))
+    return "\n".join(lines + _foot(estimate, reasons, width=width))
+
+
+def head(estimate: Estimate) -> str:
+    """In one line: what it has cost so far, and how good the worst cell is."""
+    progress = estimate.progress
+    seconds = seconds_text(progress.seconds)
+    if estimate.exact:
+        return f"exact after {seconds}: {progress.rows:,} rows read"
+    share = 100 * progress.fraction
+    part = f"{share:.1f}%" if share >= 0.1 else f"{share:.2g}%"
+    return (
+        f"after {seconds}: read {size_text(progress.bytes_read)} of "
+        f"{size_text(progress.nbytes)}, {part} of {progress.rows:,} rows; {_widest(estimate)}"
+    )
 
 
 def terminal_width() -> int:
@@ -90,18 +105,6 @@ def seconds_text(seconds: float) -> str:
 
 def group_text(key: Sequence[Any]) -> str:
     return ", ".join(_text(value) for value in key)
-
-
-def _head(estimate: Estimate) -> list[str]:
-    progress = estimate.progress
-    if estimate.exact:
-        return [f"exact after {seconds_text(progress.seconds)}: {progress.rows:,} rows read"]
-    share = 100 * progress.fraction
-    part = f"{share:.1f}%" if share >= 0.1 else f"{share:.2g}%"
-    return [
-        f"after {seconds_text(progress.seconds)}: read {size_text(progress.bytes_read)} of "
-        f"{size_text(progress.nbytes)}, {part} of {progress.rows:,} rows; {_widest(estimate)}"
-    ]
 
 
 def _widest(estimate: Estimate) -> str:
@@ -207,7 +210,7 @@ def _cell(estimate: Estimate, number: int, place: int, reasons: Sequence[str]) -
     ), f"± {number_text(half)}{mark}" if low else f"≤ {number_text(high)}{mark}"
 
 
-def _foot(estimate: Estimate, reasons: Sequence[str]) -> list[str]:
+def _foot(estimate: Estimate, reasons: Sequence[str], *, width: int) -> list[str]:
     lines = []
     if estimate.unseen is not None and estimate.unseen.share > 0 and estimate.keys():
         lines.append(
@@ -217,7 +220,8 @@ def _foot(estimate: Estimate, reasons: Sequence[str]) -> list[str]:
     lines += [f"  {_mark(number)} {reason}" for number, reason in enumerate(reasons[:_REASONS])]
     if len(reasons) > _REASONS:
         lines.append(f"  and {len(reasons) - _REASONS} reasons more, in `reasons`")
-    return lines
+    wrapped = [textwrap.wrap(line, width, subsequent_indent="    ") for line in lines]
+    return [line for lines in wrapped for line in lines]
 
 
 def _sortable(value: Any) -> tuple[bool, Any]:

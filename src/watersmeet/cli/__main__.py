@@ -15,6 +15,7 @@ from watersmeet.errors import WatersmeetError
 # take a moment to load.
 _COMMANDS = {
     "join": "join two files or directories while reading them",
+    "aggregate": "estimate an aggregate over a join, better and better, then exactly",
     "demo": "watch a join of two tables answer early, beside Spark's own",
     "reproduce": "run a paper's experiments again and check its claims",
 }

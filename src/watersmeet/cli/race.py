@@ -45,13 +45,13 @@ _BOLD = "\x1b[1m{}\x1b[0m"
 
 def run(*, scale: float) -> int:
     for number in (signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, _leave)
+        signal.signal(number, leave)
     print()
     with tempfile.TemporaryDirectory(prefix="watersmeet-demo-") as scratch:
         tables = _make_tables(Path(scratch), scale)
         spark = _start_spark()
         # Not earlier, for Spark puts its own answer to Ctrl-C in place.
-        signal.signal(signal.SIGINT, _leave)
+        signal.signal(signal.SIGINT, leave)
         try:
             with closing_session(spark):
                 return _Race(spark, tables, scratch).run()
@@ -81,7 +81,7 @@ def was_interrupted(error: BaseException) -> bool:
     )
 
 
-def _leave(number: int, frame: object) -> None:
+def leave(number: int, frame: object) -> None:
     """On Ctrl-C, a closed window or a `kill`: go, and leave nothing behind.
 
     Spark's own answer to Ctrl-C calls the JVM in the middle of another call, and both complain at

@@ -18,7 +18,7 @@ _GREY = "90"
 _RESET = "\x1b[0m"
 # Without a cursor that would run through the picture, and without wrapping: a line that a narrow
 # screen breaks in two would be redrawn at the wrong place.
-_BEGIN_LIVE, _END_LIVE = "\x1b[?25l\x1b[?7l", "\x1b[?25h\x1b[?7h"
+BEGIN_LIVE, END_LIVE = "\x1b[?25l\x1b[?7l", "\x1b[?25h\x1b[?7h"
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Timeline:
         self._columns = columns
         self._status = status
         self._stream = stream or sys.stdout
-        self._live = _can_draw(self._stream)
+        self._live = can_draw(self._stream)
         self._coloured = self._live and not os.environ.get("NO_COLOR")
         self._began = time.monotonic()
         self._drawn_lines = 0
@@ -74,7 +74,7 @@ class Timeline:
     def __enter__(self) -> Self:
         self._began = time.monotonic()
         if self._live:
-            self._write(_BEGIN_LIVE)
+            self._write(BEGIN_LIVE)
         self._drawer.start()
         return self
 
@@ -88,7 +88,7 @@ class Timeline:
         self._drawer.join()
         self._draw()
         if self._live:
-            self._write(_END_LIVE)
+            self._write(END_LIVE)
 
     @property
     def now(self) -> float:
@@ -155,6 +155,7 @@ class Timeline:
         self._stream.flush()
 
 
-def _can_draw(stream: TextIO) -> bool:
+def can_draw(stream: TextIO) -> bool:
+    """Whether a picture can be redrawn in place: a terminal that knows the letters for it."""
     bars = "utf" in (stream.encoding or "").lower()
     return stream.isatty() and bars and os.environ.get("TERM") != "dumb"

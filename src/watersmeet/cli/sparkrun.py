@@ -1,0 +1,33 @@
+"""Two tables on a local Spark that lasts as long as a command, and leaves quietly."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import watersmeet as wm
+from watersmeet.cli.race import closing_session, leave, was_interrupted
+from watersmeet.errors import InvalidArgument
+
+
+@contextmanager
+def spark_tables(*paths: str) -> Iterator[list[Any]]:
+    """A DataFrame for each file or directory of Parquet."""
+    for path in paths:
+        if not Path(path).exists():
+            raise InvalidArgument(f"{path!r} does not exist.", remedy="Check the path.")
+    spark = wm.session()
+    # Not earlier, for Spark puts its own answer to Ctrl-C in place.
+    before = signal.signal(signal.SIGINT, leave)
+    try:
+        with closing_session(spark):
+            yield [spark.read.parquet(str(Path(path).absolute())) for path in paths]
+    except Exception as error:
+        if was_interrupted(error):
+            raise KeyboardInterrupt from None
+        raise
+    finally:
+        signal.signal(signal.SIGINT, before)
