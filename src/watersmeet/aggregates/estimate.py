@@ -67,8 +67,12 @@ class Estimate:
         while a cell has no interval that can be trusted. A total of zero counts by its width."""
         if self.exact:
             return 0.0
-        relative = np.where(self.cells.trusted, self.cells.relative, np.inf)
-        return float(np.nanmax(relative)) if relative.size else np.inf
+        cells = self.cells
+        with np.errstate(invalid="ignore"):
+            # Nothing is a part of zero.
+            relative = np.where(cells.value == 0, (cells.high - cells.low) / 2, cells.relative)
+        relative = np.where(cells.trusted, relative, np.inf)
+        return float(relative.max()) if relative.size else np.inf
 
     @cached_property
     def trusted(self) -> bool:

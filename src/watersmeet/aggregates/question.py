@@ -167,6 +167,12 @@ class ResolvedQuestion:
     def moments(self) -> int:
         return 1 + 3 * len(self.aggregates.expressions)
 
+    @property
+    def ordered_alike(self) -> bool:
+        """Whether ranges of the first key mean the same on both sides: days and times do not."""
+        dates = [pt.is_date(self.schemas[side].field(self.keys[0][side]).type) for side in Side]
+        return bool(dates[0] == dates[1])
+
     def names(self, side: Side) -> list[str]:
         return list(self.schemas[side].names)
 
