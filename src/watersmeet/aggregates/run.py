@@ -350,8 +350,9 @@ class AggregateRun:
             look, found = waiting[0], waiting[1].result()
         else:
             look = self._looks.rest() if rest else self._looks.next(self._better_side)
-            found = [] if look.last else self._set_apart()
-            found += self._read(look)
+            if not look.last:
+                self._set_apart()
+            found = self._read(look)
         self._looks.taken(look)
         if isinstance(self._ledger, RippleLedger) and not look.last:
             for side in Side:
@@ -372,11 +373,14 @@ class AggregateRun:
             return None
         return strata(self._question, self._ledger.tails, sampled=self._plan.sampled)
 
-    def _set_apart(self) -> list[BlockTotals]:
-        """Join all rows with extreme values, and begin anew with the rest: its blocks so far."""
+    def _set_apart(self) -> None:
+        """Join all rows with extreme values, and begin anew with the rest: its blocks so far.
+
+        All of it or nothing: should reading fail, what is known stays as it was.
+        """
         found = self._strata()
         if found is None:
-            return []
+            return
         began = time.monotonic()
         sampled = self._plan.sampled
         everything = self._plan.orders[sampled]
@@ -384,11 +388,11 @@ class AggregateRun:
         extremes = self._engine.narrowed(found.extreme).totals(
             _look(sampled, everything, last=True)
         )
-        self._ledger = self._ledger.without_extremes(list(extremes))
-        self._engine = self._engine.narrowed(found.rest)
-        again = list(self._engine.totals(_look(sampled, so_far, last=False)))
+        ledger = self._ledger.without_extremes(list(extremes))
+        engine = self._engine.narrowed(found.rest)
+        ledger.add(engine.totals(_look(sampled, so_far, last=False)))
+        self._ledger, self._engine = ledger, engine
         self._working += time.monotonic() - began
-        return again
 
     def _estimate(self, look: Look) -> Estimate:
         question, ledger, settings = self._question, self._ledger, self._settings
