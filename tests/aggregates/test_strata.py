@@ -51,7 +51,7 @@ def test_intervals_get_narrower_and_hold_the_truth() -> None:
             held += int(((look.low[0] <= truth) & (truth <= look.high[0])).sum())
             shown += len(truth)
             narrower += bool(look.relative[0].max() < 0.6 * wide[1].cells.relative[0].max())
-    # Of 30 intervals with 95% each, fewer than 24 hold once in three thousand suites.
+    # Of 30 intervals with 95% each, fewer than 24 hold less than once in a thousand suites.
     assert shown == 30
     assert held >= 24
     assert narrower >= 12

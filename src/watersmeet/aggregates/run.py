@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -111,12 +111,13 @@ class AggregateRun:
         self._ledger = _ledger(question, tables, plan)
         self._ahead: tuple[Look, Future[list[BlockTotals]]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="watersmeet-aggregate")
-        self._lock = threading.Lock()
         self._stopped = False
         self._closed = False
         self._working = 0.0
         self.history: list[Estimate] = []
         """All estimates so far, the latest last."""
+        # The engine knows nothing of us, so this fires when the caller lets go.
+        self._abandoned = weakref.finalize(self, engine.close)
 
     # ---- asking -----------------------------------------------------------------------------
 
@@ -223,7 +224,7 @@ class AggregateRun:
         self.stop()
         self._closed = True
         self._thread.shutdown(wait=True, cancel_futures=True)
-        self._engine.close()
+        self._abandoned()
 
     def __enter__(self) -> Self:
         return self
