@@ -428,7 +428,7 @@ def main() -> None:
     parser.add_argument(
         "--designs", nargs="+", default=["cluster", "key ranges", "ripple"], metavar="DESIGN"
     )
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="where to write every cell")
     arguments = parser.parse_args()
     outcomes = list(matrix(runs=arguments.runs, seed=arguments.seed, designs=arguments.designs))
     print(table(outcomes))
@@ -436,7 +436,9 @@ def main() -> None:
     print(summary(outcomes))
     if arguments.json:
         rows = [asdict(outcome) for outcome in outcomes]
-        arguments.json.write_text(json.dumps({"runs": arguments.runs, "cells": rows}, indent=1))
+        arguments.json.write_text(
+            json.dumps({"runs": arguments.runs, "seed": arguments.seed, "cells": rows}, indent=1)
+        )
 
 
 if __name__ == "__main__":

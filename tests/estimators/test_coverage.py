@@ -42,9 +42,15 @@ def test_hot_keys_in_key_ranges_are_flagged() -> None:
 
 @pytest.mark.slow
 def test_the_whole_matrix() -> None:
-    """1,000 runs a cell: with a true coverage of 93.5%, below 91% has probability 0.001."""
-    outcomes = list(matrix(runs=1000, seed=4, designs=["cluster", "key ranges", "ripple"]))
+    """A seed that the thresholds were not set on; 1,000 runs a cell.
+
+    With a true coverage of 93%, below 90.5% has probability 0.002 per cell. Flags on good cells
+    are 11% on unseen seeds, of which two-sided designs have the most.
+    """
+    outcomes = list(matrix(runs=1000, seed=11, designs=["cluster", "key ranges", "ripple"]))
     assert len(outcomes) == len(POPULATIONS) * (2 * len(LAYOUTS) + 1) * 3 * 4
-    check(outcomes, least=0.91)
+    check(outcomes, least=0.905)
     good = [outcome for outcome in outcomes if outcome.good]
-    assert sum(outcome.warned for outcome in good) <= 0.1 * len(good)
+    assert sum(outcome.warned for outcome in good) <= 0.15 * len(good)
+    single = [outcome for outcome in good if outcome.design != "ripple"]
+    assert sum(outcome.warned for outcome in single) <= 0.1 * len(single)
