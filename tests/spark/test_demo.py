@@ -41,6 +41,10 @@ def test_both_joins_give_the_same_rows_and_the_first_are_shown(tmp_path: Path) -
     words = " ".join(shown.split())
     assert "times earlier than Spark's own" in words or "times later than Spark's own" in words
     assert "The same 60,175 rows (checked: count and checksum)." in words
+    assert "First intervals after" in words
+    assert "The same answer to the last digit." in words
+    assert re.search(r"^    o_orderpriority .* revenue$", shown, re.MULTILINE)
+    assert re.search(r"^  exact after [\d.]+ s: 60,175 rows read$", shown, re.MULTILINE)
     assert "\x1b" not in shown
     assert not list(tmp_path.glob("watersmeet*"))
     assert not list(tmp_path.glob("*.parquet"))

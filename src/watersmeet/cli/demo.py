@@ -13,8 +13,9 @@ def add_parser(commands: Any) -> None:
         "demo",
         help="watch a join of two tables answer early, beside Spark's own",
         description="Make two tables of the TPC-H benchmark, join them on a local Spark, show the "
-        "first rows when they come, and let Spark's own join do the same. Takes less than a "
-        "minute on two cores; leaves nothing behind.",
+        "first rows when they come, and let Spark's own join do the same; then estimate an "
+        "aggregate of both, until it is exact. Takes about a minute on two cores; leaves nothing "
+        "behind.",
     )
     parser.add_argument(
         "--local",

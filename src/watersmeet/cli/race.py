@@ -1,4 +1,4 @@
-"""`watersmeet demo`: two tables joined on a local Spark, by `wm.join` and then by Spark itself."""
+"""`watersmeet demo`: two tables on a local Spark, joined and aggregated by us and by Spark."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import watersmeet as wm
+from watersmeet.cli import shrink
 from watersmeet.cli.preview import layout
 from watersmeet.cli.tpch import Table, make_tables
 
@@ -156,7 +157,11 @@ class _Race:
         rows = sum(table.rows for table in self._tables)
         _line(f"{spark_s:.1f} s", f"{rows:,}", f"{spark.rows:,}")
         print(self._verdict(ours, spark, all_s=all_s, spark_s=spark_s), flush=True)
-        return 0 if ours == spark else 1
+        if ours != spark:
+            return 1
+        same, verdict = shrink.run(self._tables_of)
+        print(_in_bold(verdict), flush=True)
+        return 0 if same else 1
 
     def _warm(self) -> None:
         """Neither join should pay for being the first to start workers and to compile its plan."""
@@ -200,17 +205,16 @@ class _Race:
             f"(it answers at its end: {spark_s:.1f} s); all rows after {all_s:.1f} s. "
             f"The same {ours.rows:,} rows (checked: count and checksum)."
         )
-        lines = textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
-        bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-        return "\n" + "\n".join(_BOLD.format(line) if bold else line for line in lines) + "\n"
+        return _in_bold(text)
 
     def _frames(self, *, files: int | None = None) -> tuple[Any, Any]:
         """Four columns of each of the two tables, or of some of their files."""
+        orders, lineitem = self._tables_of(files)
+        return orders.selectExpr(*_COLUMNS["orders"]), lineitem.selectExpr(*_COLUMNS["lineitem"])
+
+    def _tables_of(self, files: int | None) -> tuple[Any, Any]:
         orders, lineitem = (
-            self._spark.read.parquet(*map(str, table.files[:files])).selectExpr(
-                *_COLUMNS[table.name]
-            )
-            for table in self._tables
+            self._spark.read.parquet(*map(str, table.files[:files])) for table in self._tables
         )
         return orders, lineitem
 
@@ -221,6 +225,13 @@ class _Race:
     @staticmethod
     def _spark_join(orders: Any, lineitem: Any) -> Any:
         return orders.join(lineitem, _KEY)
+
+
+def _in_bold(text: str) -> str:
+    """A paragraph that stands out on a terminal."""
+    lines = textwrap.wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+    bold = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return "\n" + "\n".join(_BOLD.format(line) if bold else line for line in lines) + "\n"
 
 
 def _begin(name: str) -> None:
