@@ -15,6 +15,7 @@ _U16 = types.Array(types.uint16, 1, "C", readonly=True)
 _NODES = types.Array(types.uint64, 2, "C")
 _OUT = types.Array(types.int64, 1, "C")
 _OUT_I32 = types.Array(types.int32, 1, "C")
+_OUT_U16 = types.Array(types.uint16, 1, "C")
 
 
 @njit(inline="always")
@@ -22,10 +23,13 @@ def _slot(hash_, slots):
     return np.int64(((hash_ >> np.uint64(32)) * np.uint64(slots)) >> np.uint64(32))
 
 
-@njit(types.void(_U64, _U16, _OUT), cache=True, nogil=True)
-def count_partitions(hashes, slots, counts):
+@njit(types.void(_U64, _U16, _OUT_U16, _OUT), cache=True, nogil=True)
+def partition_rows(hashes, slots, partitions, counts):
+    """The partition of every row, and how many rows each partition has, added to `counts`."""
     for row in range(hashes.size):
-        counts[slots[_slot(hashes[row], slots.size)]] += 1
+        p = slots[_slot(hashes[row], slots.size)]
+        partitions[row] = p
+        counts[p] += 1
 
 
 @njit(types.void(_NODES, types.int64, _OUT), cache=True, nogil=True)
@@ -36,18 +40,18 @@ def count_slots(nodes, count, counts):
 
 
 @njit(
-    types.void(_NODES, types.int64, types.int64, _U16, _I64, _OUT, _OUT_I32),
+    types.void(_U16, types.int64, _I64, _OUT, _OUT_I32),
     cache=True,
     nogil=True,
 )
-def group_rows(nodes, start, stop, slots, places, cursor, grouped):
-    """List rows start .. stop-1 of chosen partitions, partition by partition, oldest first.
+def group_rows(partitions, start, places, cursor, grouped):
+    """List the rows from `start` on of chosen partitions, partition by partition, oldest first.
 
     `cursor[p]` is where partition p's rows go in `grouped` and is moved on; rows past
     `places[p]` are left out.
     """
-    for row in range(start, stop):
-        p = slots[_slot(nodes[row, 0], slots.size)]
+    for row in range(start, partitions.size):
+        p = partitions[row]
         if cursor[p] < places[p]:
             grouped[cursor[p]] = np.int32(row)
             cursor[p] += 1

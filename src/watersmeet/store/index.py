@@ -38,9 +38,13 @@ class PairBuffer:
 
 
 class HashIndex:
-    """Hash chains over rows 0 .. len-1. There are at least as many buckets as rows."""
+    """Hash chains over rows 0 .. len-1. There are at least as many buckets as rows.
+
+    An index that is no longer `linked` keeps the hashes and finds nothing.
+    """
 
     def __init__(self, capacity: int) -> None:
+        self.linked = True
         self._rows = 0
         self._arena = Arena(2 * capacity, np.uint64)
         self.nodes = self._arena.array.reshape(capacity, 2)
@@ -59,7 +63,9 @@ class HashIndex:
     def add(self, hashes: Hashes) -> None:
         start = self._rows
         self._rows = start + len(hashes)
-        if self._rows > self._heads.size:
+        if not self.linked:
+            self.nodes[start : self._rows, 0] = hashes
+        elif self._rows > self._heads.size:
             self.nodes[start : self._rows, 0] = hashes
             self._link_again()
         else:
@@ -84,7 +90,8 @@ class HashIndex:
         """Keep the first rows only, after the caller has moved nodes there."""
         self._rows = rows
         self._arena.release(2 * rows)
-        self._link_again()
+        if self.linked:
+            self._link_again()
 
     @property
     def spare_bytes(self) -> int:

@@ -199,9 +199,10 @@ class RectangleJoin:
         meets_kept = parts.kept > 0 and side is Side.LEFT
         if parts.meeting or meets_kept:
             yield from self._meet(side, hashes, stamps, rows)
-        counts = parts.memory.counts(hashes)
-        parts.memory.tables[side].add(hashes, stamps, rows, counts)
-        progress.arrived[side] += counts
+        table = parts.memory.tables[side]
+        before = table.by_partition.copy()
+        table.add(hashes, stamps, rows)
+        progress.arrived[side] += table.by_partition - before
         progress.numbers[side] = int(stamps[-1] >> 1) + 1
         if parts.meeting or meets_kept:
             self._met(side)
@@ -279,7 +280,7 @@ class RectangleJoin:
     def _overflow(self) -> None:
         """Phase 1 is over: what is in memory has met, but for what was never joined there."""
         parts = self.parts
-        parts.full = True
+        parts.overflow()
         if parts.algorithm.meets in (Meets.UNTIL_FULL, Meets.THEN_KEPT):
             for cover in parts.covers:
                 cover.reach(*parts.progress.bounds)

@@ -13,6 +13,8 @@ from watersmeet.policies.invoke import ranged_slots
 from watersmeet.rows.address import Index
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.arena import Arena
+from watersmeet.store.columns import Mask, close_fixed
 from watersmeet.store.index import Hashes
 from watersmeet.store.table import Table
 
@@ -35,13 +37,14 @@ class StampedRows(BatchRows):
 
 
 class SlottedTable(Table):
-    """A table that tells partitions by a table of slots instead of by the hash alone."""
+    """A table that tells partitions by a table of slots, and remembers them row by row."""
 
     def __init__(
         self, schema: pa.Schema, *, rows: int, nbytes: int, partitions: int, slots: Slots
     ) -> None:
         super().__init__(schema, rows=rows, nbytes=nbytes, partitions=partitions)
         self._slots = slots
+        self._partitions = Arena(rows, np.uint16)
 
     def add(
         self,
@@ -50,24 +53,36 @@ class SlottedTable(Table):
         rows: pa.RecordBatch,
         counts: NDArray[np.int64] | None = None,
     ) -> None:
-        if counts is None:
-            counts = np.zeros_like(self.by_partition)
-            rectangles.count_partitions(hashes, self._slots, counts)
+        assert counts is None, "rows are counted here"
+        here = self._partitions.array[len(self) : len(self) + len(rows)]
+        counts = np.zeros_like(self.by_partition)
+        rectangles.partition_rows(hashes, self._slots, here, counts)
         super().add(hashes, stamps, rows, counts)
+
+    def drop(self, keep: Mask, gone: NDArray[np.int64]) -> None:
+        self._partitions.release(close_fixed(self._partitions.array, keep))
+        super().drop(keep, gone)
+
+    def unlink(self) -> None:
+        """Give up finding rows by their hash, which nobody will ask for any more."""
+        self._index.linked = False
 
     def grouped(self, rows: NDArray[np.int64], *, after: int = 0) -> NDArray[np.int32]:
         """Of each partition p, its rows[p] oldest row numbers from `after` on, end to end."""
         places = np.cumsum(rows)
         cursor, grouped = places - rows, np.empty(int(places[-1]), np.int32)
-        nodes = self._index.nodes
-        rectangles.group_rows(nodes, after, len(self), self._slots, places, cursor, grouped)
+        here = self._partitions.array[: len(self)]
+        rectangles.group_rows(here, after, places, cursor, grouped)
         return grouped
 
     def of_partition(self, p: int) -> NDArray[np.int32]:
         """The row numbers of one partition."""
-        rows = np.zeros_like(self.by_partition)
-        rows[p] = self.by_partition[p]
-        return self.grouped(rows)
+        return np.flatnonzero(self._partitions.array[: len(self)] == p).astype(np.int32)
+
+    def in_partitions(self, rows: int) -> NDArray[np.int64]:
+        """How many of the first rows each partition has."""
+        here = self._partitions.array[:rows]
+        return np.bincount(here, minlength=len(self.by_partition)).astype(np.int64)
 
     def by_slot(self, slots: int) -> NDArray[np.int64]:
         counts = np.zeros(slots, np.int64)
@@ -78,8 +93,11 @@ class SlottedTable(Table):
         """Go on with another table of slots."""
         self._slots = slots
         self.by_partition[:] = 0
-        hashes = self.hashes(np.arange(len(self)))
-        rectangles.count_partitions(hashes, slots, self.by_partition)
+        hashes, here = self.hashes(np.arange(len(self))), self._partitions.array[: len(self)]
+        rectangles.partition_rows(hashes, slots, here, self.by_partition)
+
+    def _bytes_of_rows(self) -> int:
+        return super()._bytes_of_rows() + self._partitions.array.itemsize * len(self)
 
 
 class RectangleMemory(MemoryPart):
@@ -91,13 +109,14 @@ class RectangleMemory(MemoryPart):
         self, schema: JoinSchema, *, nbytes: int, rows: int | None, partitions: int
     ) -> None:
         self.slots = ranged_slots(_SLOTS_EACH * partitions, partitions)
+        self._linked = True
         super().__init__(schema, nbytes=nbytes, rows=rows, partitions=partitions)
 
-    def counts(self, hashes: Hashes) -> NDArray[np.int64]:
-        """How many rows of these hashes each partition gets."""
-        counts = np.zeros(self._partitions, np.int64)
-        rectangles.count_partitions(hashes, self.slots, counts)
-        return counts
+    def unlink(self) -> None:
+        """Phase 1 is over, and rows in memory are not looked for any more."""
+        self._linked = False
+        for table in self.tables:
+            table.unlink()
 
     def partition_of(self, hashes: Hashes) -> Slots:
         partitions: Slots = self.slots[((hashes >> 32) * np.uint64(self.slots.size)) >> 32]
@@ -140,10 +159,13 @@ class RectangleMemory(MemoryPart):
 
     def _new_table(self, side: Side, rows: int = 0) -> SlottedTable:
         limit = self.capacity if self._counts_rows else self.capacity // self.row_bytes[side]
-        return SlottedTable(
+        table = SlottedTable(
             self._schemas[side],
             rows=max(limit, rows) + 2,
             nbytes=2**36 if self._counts_rows else 2 * self.capacity + 2**31,
             partitions=self._partitions,
             slots=self.slots,
         )
+        if not self._linked:
+            table.unlink()
+        return table

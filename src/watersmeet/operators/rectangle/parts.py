@@ -68,6 +68,8 @@ class Parts:
         self.covers = [Cover() for _ in range(self.partitions if self.covers_apart else 1)]
         self.full = False
         """Whether memory has overflowed: phase 1 is over."""
+        if algorithm.meets is Meets.NONE:
+            self.memory.unlink()
         self.kept = 0
         """Right rows, at the front of their table, that stay in memory (Hash Ripple's B^m).
 
@@ -93,6 +95,12 @@ class Parts:
             kept=self._kept_rows(),
             turn=self.metrics.flush_count,
         )
+
+    def overflow(self) -> None:
+        """Phase 1 is over."""
+        self.full = True
+        if self.algorithm.meets is Meets.UNTIL_FULL and not self.algorithm.rescans:
+            self.memory.unlink()
 
     # ---- leaving memory -------------------------------------------------------------------------
 
@@ -161,7 +169,7 @@ class Parts:
 
     def _kept_rows(self) -> Counts:
         """How many of the rows that are kept each partition has."""
-        return self.memory.counts(self.memory.tables[Side.RIGHT].hashes(np.arange(self.kept)))
+        return self.memory.tables[Side.RIGHT].in_partitions(self.kept)
 
     # ---- rows of a partition --------------------------------------------------------------------
 

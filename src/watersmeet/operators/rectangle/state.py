@@ -54,7 +54,9 @@ def load(parts: Parts, area: SpillArea, manifest: Manifest) -> None:
     """Fill a new join with a saved state, after checking that it is the same join."""
     check(manifest, _parameters(parts))
     parts.outcome.portions.expect_any_length()
-    parts.full, parts.kept = manifest["full"], manifest["kept"]
+    if manifest["full"]:
+        parts.overflow()
+    parts.kept = manifest["kept"]
     parts.ended = list(manifest["ended"])
     parts.progress.load(manifest["progress"])
     parts.covers = [Cover.load(saved) for saved in manifest["covers"]]
