@@ -211,7 +211,7 @@ def test_a_key_belongs_to_the_side_whose_rows_stay() -> None:
     wanted = {"left": [{"sum_k": 3, "filled": 1 + 7, "n": 3}],
               "right": [{"sum_k": 7, "filled": 7 + 8, "n": 3}]}  # fmt: skip
     for how, rows in wanted.items():
-        asked = {"sum_k": wm.sum("k"), "filled": wm.sum("coalesce(b, k)"), "n": wm.count()}
+        asked: Any = {"sum_k": wm.sum("k"), "filled": wm.sum("coalesce(b, k)"), "n": wm.count()}
         run = wm.local.aggregate(left, right, on="k", how=how, **asked)
         assert run.exact().answer.to_pylist() == rows
 
