@@ -255,3 +255,15 @@ def test_on_a_terminal_each_look_is_drawn_over_the_last(
     assert left.count("kind") == (1 if columns == 100 else 2)
     assert all(left.count(f"  {kind} ") == left.count("kind") for kind in KINDS)
     assert told.count("\x1b[?25l") == told.count("\x1b[?25h") == 1
+
+
+def test_text_that_other_writers_keep_as_views_is_filtered(tmp_path: Path) -> None:
+    """As the generator of TPC-H does."""
+    kinds = pa.array([KINDS[n % 3] for n in range(600)], pa.string_view())
+    pq.write_table(pa.table({"id": range(600), "kind": kinds}), tmp_path / "orders.parquet")
+    pq.write_table(pa.table({"id": range(600)}), tmp_path / "items.parquet")
+    question = ("--on", "id", "--count", "n", "--group-by", "kind", "--where", "left.id >= 3")
+    for sides in (("orders.parquet", "items.parquet"), ("items.parquet", "orders.parquet")):
+        done = asked(*sides, *question, "--json", cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert [row["n"] for row in json.loads(done.stdout)["rows"]] == [199] * 3

@@ -82,7 +82,7 @@ class _File:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return self.metadata.schema.to_arrow_schema().remove_metadata()
+        return _without_views(self.metadata.schema.to_arrow_schema())
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -190,8 +190,8 @@ class MemoryTable:
 
     def __init__(self, table: pa.Table, *, name: str) -> None:
         self.name = name
-        self.schema = table.schema.remove_metadata()
-        self._table = table.replace_schema_metadata(None).combine_chunks()
+        self.schema = _without_views(table.schema)
+        self._table = table.cast(self.schema).combine_chunks()
         most = min(max(len(table) // _MEMORY_BLOCKS, 16), _MEMORY_BLOCK)
         self._pieces = list(cut(len(table), most))
 
@@ -243,6 +243,12 @@ def open_table(source: Any, *, side: Side, memory: int) -> BlockTable:
         )
     table = pa.Table.from_batches(batches, schema=opened.schema)
     return MemoryTable(table, name=f"{opened.name}, in memory")
+
+
+def _without_views(schema: pa.Schema) -> pa.Schema:
+    """Text and bytes in the form that Arrow can take rows of: its views cannot be filtered."""
+    plain = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+    return pa.schema([field.with_type(plain.get(field.type, field.type)) for field in schema])
 
 
 def _one(rows: pa.Table) -> pa.RecordBatch:
