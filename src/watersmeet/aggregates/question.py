@@ -56,6 +56,11 @@ class AggregateQuestion:
         if group_by is None:
             group_by = ()
         groups = (group_by,) if isinstance(group_by, str) else group_by
+        if not isinstance(groups, Sequence):
+            raise InvalidArgument(
+                f"group_by={group_by!r} names no columns.",
+                remedy='Give a name or a list of names, as in group_by=["o_orderpriority"].',
+            )
         return cls(on, kind, tuple(groups), where, aggregates)
 
     def resolve(self, schemas: Schemas) -> ResolvedQuestion:
