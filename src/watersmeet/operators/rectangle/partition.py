@@ -77,11 +77,7 @@ class PartitionJoin:
         Rows of all partitions leave memory to make room for it, as in the paper.
         """
         parts, memory = self.parts, self.parts.memory
-        needs = [
-            sum(run.rows for run in parts.disk[self.p][side]) * self._row_size(side)
-            + memory.tables[side].by_partition[self.p] * self._row_size(side)
-            for side in Side
-        ]
+        needs = [self._size(side) for side in Side]
         build = Side.LEFT if needs[0] <= needs[1] else Side.RIGHT
         spare = parts.plan.work // 2 + (parts.plan.input if self.last else 0)
         if memory.room(spare) < 1.1 * needs[build] and self.last:
@@ -92,11 +88,12 @@ class PartitionJoin:
             parts.flush(taken, reason, kept_too=parts.takes_kept(taken))
         return build, room
 
-    def _row_size(self, side: Side) -> float:
-        runs = self.parts.disk[self.p][side]
-        rows = sum(run.rows for run in runs)
-        nbytes = sum(run.nbytes for run in runs) / rows if rows else 0.0
-        return self.parts.memory.row_size(max(nbytes, self.parts.memory.mean_bytes(side)))
+    def _size(self, side: Side) -> float:
+        """What all of the partition's rows of a side would take in memory."""
+        memory, (rows, nbytes) = self.parts.memory, self.parts.spilled[:, side, self.p]
+        each = max(nbytes / rows if rows else 0.0, memory.mean_bytes(side))
+        resident = memory.tables[side].by_partition[self.p]
+        return float((rows + resident) * memory.row_size(each))
 
     # ---- chunks of the smaller side -------------------------------------------------------------
 

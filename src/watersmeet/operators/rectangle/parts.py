@@ -62,6 +62,8 @@ class Parts:
         self.pairs = PairBuffer(max(1, min(tuning.chunk_rows, work // (4 * sum(row_bytes)))))
         self.outcome = Outcome(schema, self.metrics, self.pairs, room=work // 2)
         self.disk: list[Runs] = [([], []) for _ in range(self.partitions)]
+        self.spilled = np.zeros((2, 2, self.partitions), np.int64)
+        """Rows, and bytes, on disk by [side, partition]."""
         self.progress = Progress(self.partitions)
         # Partitions that are joined one by one have a cover each, others share one.
         self.covers_apart = algorithm.invoke is not None
@@ -136,6 +138,7 @@ class Parts:
             run = writer.cut((int(first), int(last)))
             runs = self.disk[p][side]
             runs.insert(0 if in_front else len(runs), run)
+            self.spilled[:, side, p] += run.rows, run.nbytes
             self.metrics.flushed(FlushRecord(stamp, side, p, run.rows, run.nbytes, reason))
         writer.close()
         keep = np.ones(len(table), np.bool_)
@@ -221,6 +224,15 @@ class Parts:
             for run in runs:
                 run.remove()
             runs.clear()
+        self.spilled[:, :, p] = 0
+
+    def take_over(self, disk: list[Runs]) -> None:
+        """Go on with runs that a saved join had."""
+        self.disk = disk
+        for p, both in enumerate(disk):
+            for side in Side:
+                for run in both[side]:
+                    self.spilled[:, side, p] += run.rows, run.nbytes
 
     # ---- memory ---------------------------------------------------------------------------------
 

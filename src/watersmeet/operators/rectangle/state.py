@@ -61,7 +61,7 @@ def load(parts: Parts, area: SpillArea, manifest: Manifest) -> None:
     parts.progress.load(manifest["progress"])
     parts.covers = [Cover.load(saved) for saved in manifest["covers"]]
     moved: dict[str, str] = {}
-    parts.disk = [load_runs(parts, saved, area, moved) for saved in manifest["disk"]]
+    parts.take_over([load_runs(parts, saved, area, moved) for saved in manifest["disk"]])
     parts.memory.slots = np.array(manifest["slots"], np.uint16)
     parts.memory.hold_at_least([run["rows"] for run in manifest["resident"]])
     for side, saved in zip(Side, manifest["resident"], strict=True):
