@@ -64,6 +64,10 @@ class Looks:
         for each in Side:
             self._done[each] += len(look.blocks[each])
 
+    def done(self, side: Side) -> int:
+        """How many blocks of a side have been read."""
+        return self._done[side]
+
     @property
     def begun(self) -> bool:
         return any(self._done)

@@ -22,6 +22,7 @@ from itertools import pairwise
 import numpy as np
 
 from watersmeet.errors import InvalidArgument
+from watersmeet.estimators.order import clustering
 from watersmeet.model import JoinType, Side
 
 Range = tuple[int, int]
@@ -35,6 +36,8 @@ _LEAST_ROWS = 256
 # with them alone.
 _MOST_NEEDED = 8
 _MOST_SHARE = 0.2
+# Blocks that span less of all keys on average follow them.
+_SORTED = 0.5
 
 
 class Design(StrEnum):
@@ -76,6 +79,15 @@ class Table:
         return sum(block.nbytes for block in self.blocks)
 
     @property
+    def clustering(self) -> float | None:
+        """How much of all its keys a block spans on average: 1 where they are in random order."""
+        keys = [block.keys for block in self.blocks if block.keys is not None]
+        if not keys or len(keys) < len(self.blocks):
+            return None
+        least, most = np.array(keys).T
+        return clustering(least, most)
+
+    @property
     def held(self) -> int:
         """Bytes in memory when all of it is there."""
         return self.rows * self.entry_bytes
@@ -91,6 +103,8 @@ class ReadPlan:
     orders: tuple[tuple[int, ...], tuple[int, ...]]
     needs: tuple[tuple[int, ...], ...] | None
     reason: str
+    objection: str = ""
+    """Why what was read cannot stand for the whole, if so."""
 
     @property
     def other(self) -> Side:
@@ -144,7 +158,15 @@ def plan_reads(
         reason="neither side fits in memory "
         f"({_megabytes(min(table.held for table in tables))} for the smaller, "
         f"{_megabytes(memory)} allowed) and they are not both clustered on the key",
+        objection=_objection(tables),
     )
+
+
+def _objection(tables: tuple[Table, Table]) -> str:
+    """Blocks of two tables that both follow the key meet all of each other or nothing."""
+    if all(table.clustering is not None and table.clustering < _SORTED for table in tables):
+        return "both inputs follow the join key: few blocks of one meet a block of the other"
+    return ""
 
 
 def sampled_sides(how: JoinType) -> tuple[Side, ...]:

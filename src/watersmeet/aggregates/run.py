@@ -413,7 +413,7 @@ class AggregateRun:
                 statements=groups * len(columns) if settings.simultaneous else 1,
                 looks=self._looks.most if settings.every_look else 1,
                 tails=ledger.tails or None,
-                layout=Layout(),
+                layout=self._layout(),
             )
             unseen = self._unseen(totals)
         return Estimate(
@@ -427,6 +427,14 @@ class AggregateRun:
             columns=tuple(columns),
             unseen=unseen,
         )
+
+    def _layout(self) -> Layout:
+        """Whether the blocks read so far can stand for all."""
+        if self._plan.objection:
+            return Layout(self._plan.objection)
+        sampled = self._plan.sampled
+        read = self._plan.orders[sampled][: self._looks.done(sampled)]
+        return Layout.tested(np.array(read), blocks=len(self._plan.orders[sampled]))
 
     def _progress(self, look: Look) -> Progress:
         """Of the sides that are sampled; the other one is read first, or along with them."""
