@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from watersmeet.model import Side
 
 Counts = NDArray[np.int64]
+Sizes = NDArray[np.int64] | NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class Growth:
     if that is known.
     """
 
-    rows: Counts
-    old: Counts
+    rows: Sizes
+    old: Sizes
     joins: Counts
     expected: int | None = None
 
@@ -39,12 +40,15 @@ class Invocation:
 
     gamma: how much a partition grows between two joins. stops: no join when the input will grow
     by less than that before its end, where all is joined anyway. not_before: no join until this
-    share of the input has arrived (PR-Join 5.1). The last two need to know how much that is.
+    share of the input has arrived (PR-Join 5.1). These two need to know how much that is.
+    together: what grows is the mean partition, so that no partition is joined because many of its
+    rows have come: estimates from it would be too high, by about one in as many rows as it had.
     """
 
     gamma: float = 1.0
     stops: bool = True
     not_before: float = 0.0
+    together: bool = False
 
 
 InvokeRule = Callable[[Growth, Invocation], Counts]

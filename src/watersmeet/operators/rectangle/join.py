@@ -252,9 +252,11 @@ class RectangleJoin:
         if parts.tuning.expected_rows is not None:
             pairs = zip(parts.tuning.expected_rows, progress.numbers, parts.ended, strict=True)
             expected = sum(came if ended else rows for rows, came, ended in pairs)
-        return Growth(
-            progress.arrived.sum(axis=0), progress.joined.sum(axis=0), progress.joins, expected
-        )
+        rows, old = progress.arrived.sum(axis=0), progress.joined.sum(axis=0)
+        if parts.tuning.invocation.together:
+            rows = np.full(len(rows), sum(progress.numbers) / len(rows))
+            old = progress.seen.sum(axis=0) / len(rows)
+        return Growth(rows, old, progress.joins, expected)
 
     # ---- making room ----------------------------------------------------------------------------
 

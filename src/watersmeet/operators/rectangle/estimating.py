@@ -1,0 +1,120 @@
+"""What a running rectangle join says about its whole: totals at completed rectangles.
+
+A pair counts from the moment its rectangle is complete. Until then it waits, because pairs of
+half a rectangle are no sample: rows that were scanned first would weigh more than the others.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.errors import InvalidArgument
+from watersmeet.estimators.moments import Floats, Integers
+from watersmeet.estimators.partitions import PartitionedSample
+from watersmeet.estimators.totals import Totals
+from watersmeet.operators.rectangle.algorithm import Meets
+from watersmeet.operators.rectangle.join import RectangleJoin
+from watersmeet.rows.address import Matches
+
+
+class _Pairs(NamedTuple):
+    partitions: NDArray[np.uint16]
+    left: Integers
+    right: Integers
+    groups: Integers
+    values: Floats
+
+
+class RectangleEstimate:
+    """Estimated totals of an inner join whose inputs arrive in random order.
+
+    Show it every `Matches` as the join yields it, and ask for `totals` at any time: they are
+    those of the last completed rectangles, and exact after `finish`. `rows` are the sizes of the
+    inputs, null keys included; where one is unknown, only ratios (AVG, STDDEV) mean anything.
+
+    Every partition is a sample of its own depth (PR-Join 4.3). While rows arrive, a partition's
+    size is unknown and its depth is that of the inputs when it was last joined; after both have
+    ended, sizes are known and partitions are strata. When a partition is joined must not depend
+    on its own rows, nor which keys are in it on any: `Invocation(together=True)` and
+    `Tuning(remaps=False)`.
+    """
+
+    def __init__(
+        self, join: RectangleJoin, *, rows: tuple[int | None, int | None], moments: int
+    ) -> None:
+        _check(join)
+        self._join = join
+        self._sample = PartitionedSample(
+            partitions=join.parts.partitions, rows=rows, moments=moments
+        )
+        self._waiting: list[_Pairs] = []
+        self._completed = 0
+
+    def observe(self, matches: Matches, groups: Integers, values: Floats) -> None:
+        """New results: the group of each, and the moments it adds, [results, J]."""
+        self._settle()
+        left, right = self._join.numbers(matches)
+        partitions = self._join.partitions(matches)
+        self._waiting.append(_Pairs(partitions, left, right, groups, values))
+
+    def totals(self) -> Totals:
+        self._settle()
+        now, whole = self._join.rectangles, all(self._join.parts.ended)
+        met: NDArray[np.bool_] = np.all(now.seen, axis=0)
+        if whole:  # a partition without rows is as good as joined
+            met = met | np.all(now.joined == now.arrived, axis=0)
+        depths = zip(
+            now.seen.T.tolist(), now.joined.T.tolist(), now.arrived.T.tolist(), strict=True
+        )
+        for p, (seen, joined, arrived) in enumerate(depths):
+            if met[p]:
+                own = ((joined[0], arrived[0]), (joined[1], arrived[1])) if whole else None
+                self._sample.joined(p, read=(seen[0], seen[1]), own=own)
+        return self._sample.totals()
+
+    def _settle(self) -> None:
+        """Count what waits, if the rectangle that it belongs to is now complete."""
+        completed = self._join.rectangles.completed
+        if completed == self._completed:
+            return
+        self._completed = completed
+        if not self._waiting:
+            return
+        pairs = _Pairs(*map(np.concatenate, zip(*self._waiting, strict=True)))
+        self._waiting.clear()
+        order = np.argsort(pairs.partitions, kind="stable")
+        named, starts = np.unique(pairs.partitions[order], return_index=True)
+        for p, chosen in zip(named.tolist(), np.split(order, starts[1:]), strict=True):
+            self._sample.observe(
+                p,
+                pairs.left[chosen],
+                right_numbers=pairs.right[chosen],
+                groups=pairs.groups[chosen],
+                values=pairs.values[chosen],
+            )
+
+
+def _check(join: RectangleJoin) -> None:
+    algorithm = join.parts.algorithm
+    if algorithm.meets is Meets.ALL:
+        raise InvalidArgument(
+            f"{algorithm.name} completes many small rectangles side by side, and estimates are "
+            "made from rectangles that begin with the first row.",
+            remedy="Use pr-join, ripple, hash-ripple or grace.",
+        )
+    tuning = join.parts.tuning
+    if algorithm.invoke is not None and not tuning.invocation.together:
+        raise InvalidArgument(
+            "A partition that is joined as soon as enough of its own rows have come is joined "
+            "when it looks larger than it is, and its estimate is too high.",
+            remedy="Give Invocation(together=True) to a join that is estimated from.",
+        )
+    if algorithm.invoke is not None and tuning.remaps:
+        raise InvalidArgument(
+            "Partitions that are evened out by the rows in memory depend on those rows, which "
+            "are then no random sample of their partition.",
+            remedy="Give Tuning(remaps=False) to a join that is estimated from.",
+        )
