@@ -103,7 +103,10 @@ def test_the_first_wave_reads_little_and_has_rows(orders: DataFrame, payments: D
         assert sum(first.progress.rows_read) < 2 * ROWS / 10
 
 
-@pytest.mark.parametrize("algorithm", ["shj", "xjoin", "hmj", "pmj", "rpj", "rpj-md", "rpj-dd"])
+@pytest.mark.parametrize(
+    "algorithm",
+    ["shj", "xjoin", "hmj", "pmj", "rpj", "rpj-md", "rpj-dd", "pr-join", "ripple", "grace"],
+)
 def test_every_algorithm_gives_the_same_rows(
     orders: DataFrame, payments: DataFrame, algorithm: str
 ) -> None:
@@ -141,7 +144,7 @@ def test_the_number_of_instances_changes_nothing(
         assert rows == expected(orders, payments, how)
 
 
-@pytest.mark.parametrize("algorithm", ["rpj", "xjoin", "hmj", "pmj"])
+@pytest.mark.parametrize("algorithm", ["rpj", "xjoin", "hmj", "pmj", "pr-join"])
 def test_operators_that_spill_between_waves(
     orders: DataFrame, payments: DataFrame, algorithm: str
 ) -> None:
