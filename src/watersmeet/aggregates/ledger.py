@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from watersmeet.aggregates.bounds import Bounds
 from watersmeet.aggregates.groups import Groups
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.results import answer
@@ -36,15 +37,23 @@ class Ledger:
     """
 
     def __init__(
-        self, question: ResolvedQuestion, *, sampled: Side, blocks: int, rows: int | None
+        self,
+        question: ResolvedQuestion,
+        *,
+        sampled: Side,
+        blocks: int,
+        rows: int | None,
+        bounds: Sequence[Bounds | None] | None = None,
     ) -> None:
+        """`bounds` are what each expression's values lie between, where that is known."""
         self._question = question
         self._sampled = sampled
         self.sample = ClusterSample(blocks=blocks, rows=rows, moments=question.moments)
         expressions = len(question.aggregates.expressions)
         self.evidence = Evidence(expressions=expressions)
         self._centres: list[float | None] = [None] * expressions
-        self.tails = [TailSketch() for _ in range(expressions)]
+        self.bounds = list(bounds or [None] * expressions)
+        self.tails = [TailSketch(bounds=each) for each in self.bounds]
         self.part: Part = together([], question)
         self._certain: Part | None = None
 
@@ -57,7 +66,15 @@ class Ledger:
             rows=self.sample.rows,
         )
         ledger._centres = list(self._centres)
-        ledger.tails = [TailSketch(centre=centre) for centre in self.centres]
+        # What is left is below the threshold, where one was set.
+        ledger.bounds = [
+            (-tail.threshold(), tail.threshold()) if tail.reason() else bounds
+            for tail, bounds in zip(self.tails, self.bounds, strict=True)
+        ]
+        ledger.tails = [
+            TailSketch(centre=centre, bounds=bounds)
+            for centre, bounds in zip(self.centres, ledger.bounds, strict=True)
+        ]
         ledger._taken_in(extremes)
         # Its groups are the first that this ledger knows.
         ledger._certain = ledger.part
@@ -180,8 +197,9 @@ class RippleLedger(Ledger):
         sampled: Side,
         blocks: tuple[int, int],
         rows: tuple[int | None, int | None],
+        bounds: Sequence[Bounds | None] | None = None,
     ) -> None:
-        super().__init__(question, sampled=sampled, blocks=1, rows=None)
+        super().__init__(question, sampled=sampled, blocks=1, rows=None, bounds=bounds)
         self.rectangle = RippleSample(blocks=blocks, rows=rows, moments=question.moments)
 
     def read(self, side: Side, block: int, *, rows: int) -> None:

@@ -14,8 +14,8 @@ ripple    neither: blocks of both, and every pair of them is joined
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
@@ -63,12 +63,14 @@ class Table:
     """What is known of a table before a row of it is read.
 
     `entry_bytes` is what a row takes in memory while the other side's rows look for it. Where rows
-    are not `counted`, those of the blocks are a guess.
+    are not `counted`, those of the blocks are a guess. `extremes` are the least and the most of
+    columns of numbers, where the files say so.
     """
 
     blocks: tuple[Block, ...]
     entry_bytes: int
     counted: bool = True
+    extremes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

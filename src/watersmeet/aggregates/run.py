@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from watersmeet.aggregates.bounds import bounds_of
 from watersmeet.aggregates.estimate import Estimate, Progress, Unseen
 from watersmeet.aggregates.explain import explain
 from watersmeet.aggregates.ledger import Ledger, RippleLedger
@@ -333,7 +334,8 @@ class AggregateRun:
         )
 
     def _look_ahead(self) -> None:
-        if self._ahead is None and not self._stopped:
+        # Setting extremes apart changes what the next look reads, and comes first.
+        if self._ahead is None and not self._stopped and self._strata() is None:
             look = self._looks.next(self._better_side)
             self._ahead = look, self._thread.submit(self._read, look)
 
@@ -362,7 +364,7 @@ class AggregateRun:
         self._ledger.add(found, sampled=not look.last)
         estimate = self._estimate(look)
         self.history.append(estimate)
-        if ahead and not look.last and self._strata() is None:
+        if ahead and not look.last:
             self._look_ahead()
         return estimate
 
@@ -413,6 +415,7 @@ class AggregateRun:
                 statements=groups * len(columns) if settings.simultaneous else 1,
                 looks=self._looks.most if settings.every_look else 1,
                 tails=ledger.tails or None,
+                bounds=ledger.bounds,
                 layout=self._layout(),
             )
             unseen = self._unseen(totals)
@@ -472,6 +475,8 @@ class AggregateRun:
 
 
 def _ledger(question: ResolvedQuestion, tables: tuple[Table, Table], plan: ReadPlan) -> Ledger:
+    extremes = {(side, name): ends for side in Side for name, ends in tables[side].extremes.items()}
+    bounds = [bounds_of(each, extremes) for each in question.aggregates.expressions]
     rows = [table.rows if table.counted else None for table in tables]
     blocks = [len(table.blocks) for table in tables]
     if plan.design is Design.RIPPLE:
@@ -480,9 +485,14 @@ def _ledger(question: ResolvedQuestion, tables: tuple[Table, Table], plan: ReadP
             sampled=plan.sampled,
             blocks=(blocks[0], blocks[1]),
             rows=(rows[0], rows[1]),
+            bounds=bounds,
         )
     return Ledger(
-        question, sampled=plan.sampled, blocks=blocks[plan.sampled], rows=rows[plan.sampled]
+        question,
+        sampled=plan.sampled,
+        blocks=blocks[plan.sampled],
+        rows=rows[plan.sampled],
+        bounds=bounds,
     )
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from watersmeet.aggregates.bounds import Bounds, extremes_in
 from watersmeet.aggregates.planner import Block, Range, cut, pieces
 from watersmeet.errors import InputChanged, InvalidArgument, SchemaError
 from watersmeet.local.files import find_files
@@ -36,6 +38,10 @@ class BlockTable(Protocol):
     def blocks(self, key: str, names: Sequence[str]) -> tuple[Block, ...]:
         """All blocks, with the bytes of these columns, uncompressed, and with what the key lies
         between in each if that is known."""
+        ...
+
+    def extremes(self, names: Sequence[str]) -> dict[str, Bounds]:
+        """Least and most of columns of numbers, where they are known without reading."""
         ...
 
     def bundle(self, block: int) -> int: ...
@@ -151,6 +157,22 @@ class ParquetTable:
             found.append(Block(rows, nbytes, ranges[number]))
         return tuple(found)
 
+    def extremes(self, names: Sequence[str]) -> dict[str, Bounds]:
+        known = {}
+        for name in names:
+            found = [self._extremes(group, name) for group in self._groups]
+            ends = [each for each in found if each is not None]
+            if ends and len(ends) == len(found):
+                known[name] = min(least for least, _ in ends), max(most for _, most in ends)
+        return known
+
+    def _extremes(self, group: _RowGroup, name: str) -> Bounds | None:
+        metadata = self._files[group.file].metadata
+        place = metadata.schema.names.index(name) if name in metadata.schema.names else None
+        if place is None:
+            return None
+        return extremes_in(metadata.row_group(group.number).column(place).statistics)
+
     def bundle(self, block: int) -> int:
         return self._pieces[block].group
 
@@ -198,6 +220,17 @@ class MemoryTable:
     def blocks(self, key: str, names: Sequence[str]) -> tuple[Block, ...]:
         width = self._table.select(names).nbytes // max(len(self._table), 1)
         return tuple(Block(stop - start, (stop - start) * width) for start, stop in self._pieces)
+
+    def extremes(self, names: Sequence[str]) -> dict[str, Bounds]:
+        known = {}
+        for name in names:
+            kind = self.schema.field(name).type
+            if pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind):
+                ends = pc.min_max(self._table[name])
+                least, most = ends["min"].as_py(), ends["max"].as_py()
+                if least is not None:
+                    known[name] = float(least), float(most)
+        return known
 
     def bundle(self, block: int) -> int:
         return block

@@ -21,6 +21,7 @@ from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
 from watersmeet.spark.aggregates.engine import Blocks, ClusterEngine, RippleEngine
 from watersmeet.spark.frames import check_dataframe, rows_of
 from watersmeet.spark.room import Room
+from watersmeet.spark.scans.ranges import Footers, known_extremes
 from watersmeet.spark.scans.relation import PlainScan, arrow_schema, open_relation
 from watersmeet.spark.tables.jobs import count_partitions
 from watersmeet.spark.tables.plan import Place
@@ -179,5 +180,10 @@ def _blocks(dataframe: DataFrame, argument: str) -> Blocks:
 def _table(source: Blocks, question: ResolvedQuestion, side: Side) -> Table:
     held = entry_bytes(question, side)
     if isinstance(source, PlainBlocks):
-        return Table(source.describe(question.keys[0][side]), held)
+        footers = Footers(source.scan)
+        return Table(
+            source.describe(question.keys[0][side], footers),
+            held,
+            extremes=known_extremes(footers, question.names(side)),
+        )
     return Table(source.describe(), held, counted=False)

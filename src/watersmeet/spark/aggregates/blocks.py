@@ -9,7 +9,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from watersmeet.aggregates.planner import Block, pieces
-from watersmeet.spark.scans.ranges import ranges_of
+from watersmeet.spark.scans.ranges import Footers
 from watersmeet.spark.scans.relation import StagedRows
 from watersmeet.spark.scans.scan import PlainScan, Split
 
@@ -32,9 +32,9 @@ class PlainBlocks:
         ]
         return cls(scan, tuple(splits))
 
-    def describe(self, key: str) -> tuple[Block, ...]:
+    def describe(self, key: str, footers: Footers) -> tuple[Block, ...]:
         """All blocks, with what the key lies between in each where the footers say so."""
-        ranges = ranges_of(self.scan, key)
+        ranges = footers.ranges(key)
         found = {
             (group.file, group.number): (group, keys)
             for group, keys in zip(self.scan.row_groups, ranges, strict=True)
