@@ -30,6 +30,8 @@ Range = tuple[int, int]
 # So many leave an interval no wider than it must be; smaller ones than this cost more in calls
 # than in reading.
 _ENOUGH_BLOCKS = 128
+# Cutting a part means to decode more of it than is used, so this many are left as they are.
+_FEW_PARTS = 64
 _LEAST_ROWS = 256
 
 # A block of one table may need so many of the other, or so large a part of it, and still be read
@@ -216,7 +218,7 @@ def pieces(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     >>> list(pieces([600, 300]))
     [(0, 0, 256), (0, 256, 428), (0, 428, 600), (1, 0, 150), (1, 150, 300)]
     """
-    few = len(sizes) < _ENOUGH_BLOCKS
+    few = len(sizes) < _FEW_PARTS
     most = max(sum(sizes) // _ENOUGH_BLOCKS, _LEAST_ROWS) if few else max(sizes, default=1)
     for part, size in enumerate(sizes):
         yield from ((part, start, stop) for start, stop in cut(size, most))
