@@ -8,7 +8,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.spark.tables.order import order_by_key, random_order
+from watersmeet.policies.order import random_order
+from watersmeet.spark.tables.order import order_by_key
 from watersmeet.spark.tables.waves import cut, shares
 
 PARTS = st.lists(st.integers(0, 500), max_size=30)

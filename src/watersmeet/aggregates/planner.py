@@ -13,7 +13,6 @@ ripple    neither: blocks of both, and every pair of them is joined
 
 from __future__ import annotations
 
-import random
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,6 +23,7 @@ import numpy as np
 from watersmeet.errors import InvalidArgument
 from watersmeet.estimators.order import clustering
 from watersmeet.model import JoinType, Side
+from watersmeet.policies.order import random_order
 
 Range = tuple[int, int]
 
@@ -216,7 +216,7 @@ def pieces(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """Blocks made of parts of these sizes: (part, start, stop). Few large parts are cut.
 
     >>> list(pieces([600, 300]))
-    [(0, 0, 256), (0, 256, 428), (0, 428, 600), (1, 0, 150), (1, 150, 300)]
+    [(0, 0, 200), (0, 200, 400), (0, 400, 600), (1, 0, 150), (1, 150, 300)]
     """
     few = len(sizes) < _FEW_PARTS
     most = max(sum(sizes) // _ENOUGH_BLOCKS, _LEAST_ROWS) if few else max(sizes, default=1)
@@ -233,13 +233,6 @@ def cut(rows: int, most: int) -> Iterator[tuple[int, int]]:
     parts = max(-(-rows // most), 1)
     ends = [rows - rows * part // parts for part in reversed(range(parts + 1))]
     yield from ((start, stop) for start, stop in pairwise(ends) if stop > start)
-
-
-def random_order(count: int, *, seed: int) -> list[int]:
-    """The same for the same seed."""
-    order = list(range(count))
-    random.Random(seed).shuffle(order)
-    return order
 
 
 def _megabytes(nbytes: int) -> str:

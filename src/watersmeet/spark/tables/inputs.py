@@ -9,10 +9,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from watersmeet.model import Side
+from watersmeet.policies.order import random_order
 from watersmeet.spark.scans.ranges import ranges_of
 from watersmeet.spark.scans.relation import PlainScan, Split, StagedRows
 from watersmeet.spark.tables.jobs import run_over, run_tasks
-from watersmeet.spark.tables.order import order_by_key, random_order
+from watersmeet.spark.tables.order import order_by_key
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.scanning import ScanTask, scan, stage
 from watersmeet.spark.tables.waves import Piece, cut, shared_out

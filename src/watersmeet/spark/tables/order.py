@@ -7,9 +7,10 @@ keys are read together, and a part f holds about f of the result.
 
 from __future__ import annotations
 
-import random
 from bisect import bisect_right
 from collections.abc import Sequence
+
+from watersmeet.policies.order import random_order
 
 Range = tuple[int, int]
 Orders = tuple[list[int], list[int]]
@@ -18,17 +19,6 @@ Orders = tuple[list[int], list[int]]
 # a table in random order cover them as often as there are parts.
 _MOST_COVER = 2.0
 _FEWEST_PARTS = 4
-
-
-def random_order(parts: int, *, seed: int) -> list[int]:
-    """The same for the same seed.
-
-    >>> random_order(4, seed=1)
-    [3, 0, 2, 1]
-    """
-    order = list(range(parts))
-    random.Random(seed).shuffle(order)
-    return order
 
 
 def order_by_key(
