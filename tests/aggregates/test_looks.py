@@ -1,0 +1,86 @@
+"""Looks read every block once, each about as many as all before it together."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watersmeet.aggregates.looks import FEWEST_BLOCKS, Look, Looks
+from watersmeet.aggregates.planner import Design, ReadPlan
+from watersmeet.model import Side
+
+
+def plan(design: Design, left: int, right: int = 0) -> ReadPlan:
+    orders = (tuple(reversed(range(left))), tuple(reversed(range(right))))
+    return ReadPlan(design, Side.LEFT, orders, None, "")
+
+
+def all_of(looks: Looks, side: Side = Side.LEFT) -> list[Look]:
+    found: list[Look] = []
+    while not found or not found[-1].last:
+        found.append(looks.next(lambda: side))
+        looks.taken(found[-1])
+        assert len(found) < 60
+    return found
+
+
+@given(st.integers(0, 5_000))
+def test_one_side_in_order_and_to_the_end(count: int) -> None:
+    looks = Looks(plan(Design.COMPLETE, count))
+    assert not looks.begun
+    found = all_of(looks)
+    read = [block for look in found for block in look.blocks[0]]
+    assert read == list(reversed(range(count)))
+    assert all(look.blocks[1] == () for look in found)
+    assert len(found) == looks.most
+    sizes = [len(look.blocks[0]) for look in found]
+    if len(sizes) > 1:
+        assert sizes[0] >= FEWEST_BLOCKS
+        # No more than was read before, but for the first and the last.
+        assert all(sizes[n] <= sum(sizes[:n]) for n in range(1, len(sizes) - 1))
+
+
+@given(st.integers(0, 400), st.integers(0, 400), st.lists(st.sampled_from(Side), min_size=60))
+def test_a_rectangle_grows_where_it_is_told_and_is_whole_in_the_end(
+    left: int, right: int, wanted: list[Side]
+) -> None:
+    looks = Looks(plan(Design.RIPPLE, left, right))
+    asked = iter(wanted)
+    done, found = [0, 0], 0
+    while True:
+        chosen = next(asked)
+        look = looks.next(lambda: chosen)  # noqa: B023
+        looks.taken(look)
+        grown = [side for side in Side if look.blocks[side]]
+        if found and done[chosen] < (left, right)[chosen]:
+            assert grown == [chosen]
+        for side in Side:
+            order = looks._plan.orders[side]
+            assert look.blocks[side] == order[done[side] : done[side] + len(look.blocks[side])]
+            done[side] += len(look.blocks[side])
+        found += 1
+        assert look.last == (done == [left, right])
+        if look.last:
+            break
+        assert grown
+
+
+@given(st.integers(0, 300), st.integers(0, 5))
+def test_the_rest_at_any_moment(count: int, before: int) -> None:
+    looks = Looks(plan(Design.RANGES, count))
+    read: list[int] = []
+    for _ in range(min(before, looks.most - 1)):
+        look = looks.next(lambda: Side.LEFT)
+        looks.taken(look)
+        read += look.blocks[0]
+    rest = looks.rest()
+    assert rest.last
+    assert [*read, *rest.blocks[0]] == list(reversed(range(count)))
+
+
+def test_a_look_that_was_not_taken_comes_again() -> None:
+    looks = Looks(plan(Design.COMPLETE, 500))
+    first = looks.next(lambda: Side.LEFT)
+    assert looks.next(lambda: Side.LEFT) == first
+    looks.taken(first)
+    assert not set(looks.next(lambda: Side.LEFT).blocks[0]) & set(first.blocks[0])
