@@ -34,6 +34,7 @@ INKS = {
     "pr-join": Ink("PR-Join", "#0072B2"),
     "ripple": Ink("Ripple", "#D55E00", (0, (6, 1.6))),
     "grace": Ink("GRACE", "#009E73", (0, (1.2, 1.2))),
+    "rpj-beside": Ink("RPJ", "#D55E00", (0, (6, 1.6))),
     "hash-ripple": Ink("Hash Ripple", "#B0508E", (0, (6, 1.6))),
     "sms": Ink("SMS", "#C98A00", (0, (3, 1.2))),
     "dbo": Ink("DBO", "#5b616b", (0, (1.2, 1.2))),
@@ -148,7 +149,9 @@ def _draw_panel(ax: Axes, panel: Panel, *, letter: str) -> None:
         ax.set_xscale("log")
     else:
         ax.set_xlim(0, panel.right or np.ceil(max(line.x[-1] for line in panel.lines)))
-        ax.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        ax.xaxis.set_major_formatter(
+            lambda value, _: f"{value:,.0f}" if value == round(value) else f"{value:g}"
+        )
     if "y" in panel.log:
         ax.set_yscale("log")
     else:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from watersmeet.reproduce.chart import Figure
 from watersmeet.sim.delays import Seconds
 from watersmeet.sim.trace import Trace
 
@@ -52,3 +53,16 @@ def write_curves(curves: Iterable[Curve], path: Path) -> None:
                 paid = "" if np.isnan(cost) else f"{cost:.6g}"
                 line = [curve.figure, curve.setting, curve.algorithm]
                 table.writerow([*line, f"{time:.3f}", int(results), paid])
+
+
+def write_lines(figures: Iterable[Figure], path: Path) -> None:
+    """Every line of every panel as it was drawn."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["figure", "setting", "quantity", "algorithm", "time", "value"])
+        for figure in figures:
+            for panel in figure.panels:
+                for line in panel.lines:
+                    head = [figure.number, panel.title, panel.y, line.algorithm]
+                    for x, y in zip(line.x, line.y, strict=True):
+                        table.writerow([*head, f"{x:.6g}", "" if np.isnan(y) else f"{y:.6g}"])
