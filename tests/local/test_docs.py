@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -10,20 +11,21 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).parents[2] / "docs" / "local.md"
+DOCS = Path(__file__).parents[2] / "docs"
+BETWEEN = "---- the next block"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def test_the_page_can_be_followed_from_top_to_bottom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def follow(page: Path, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Run its Python and its commands from top to bottom; what the commands printed."""
+    monkeypatch.chdir(cwd)
     commands = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
     names: dict[str, object] = {}
     shown = []
-    for language, text in BLOCK.findall(PAGE.read_text()):
+    for language, text in BLOCK.findall(page.read_text()):
         if language == "python":
-            exec(compile(text, str(PAGE), "exec"), names)
+            exec(compile(text, str(page), "exec"), names)
+            print(BETWEEN)
         else:
             ran = subprocess.run(
                 ["sh", "-ec", text],
@@ -34,11 +36,42 @@ def test_the_page_can_be_followed_from_top_to_bottom(
                 check=True,
             )
             shown.append(ran.stdout)
+    return shown
+
+
+def in_outline(printed: str) -> list[str]:
+    """Without its numbers: times differ."""
+    return [re.sub(r"\d[\d,.]*", "0", line) for line in printed.strip().splitlines()]
+
+
+def test_the_page_can_be_followed_from_top_to_bottom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = follow(DOCS / "local.md", tmp_path, monkeypatch)
     told = capsys.readouterr().out
     assert "{'item': 'hat', 'order': 3, 'price': None}" in told
     assert "rows, and most of the input is still to come" in told
     assert "{'ad': 1, 'bid': 9, 'ask': 6}" in told
     assert "50000 rows; 0 were spilled" not in told
     assert "2 rows, then: line cut" in told
+    assert f"[{{'total': {50_000 * 49_999 // 2 + 50_000}, 'n': 50000}}]" in told
     assert '"id","city","person","paid"' in shown[0]
     assert (tmp_path / "payers.parquet").exists()
+
+
+def test_the_page_about_aggregates_shows_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = DOCS / "aggregates.md"
+    (said,) = follow(page, tmp_path, monkeypatch)
+    told = capsys.readouterr().out.split(f"{BETWEEN}\n")
+    shown = re.findall(r"^```text\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    first, second, third, _, fourth, _ = told
+    for printed, promised in zip((first, second, third, fourth), shown, strict=True):
+        assert in_outline(printed) == in_outline(promised)
+    # Seeded: all but the times is the same on every machine.
+    rows = [line for line in first.splitlines() if line.startswith("  ")]
+    assert rows == [line for line in shown[0].splitlines() if line.startswith("  ")]
+    assert second.splitlines()[3:6] == shown[1].splitlines()[3:6]
+    assert said.startswith("exact after")
+    assert json.loads(said.splitlines()[-1])["exact"] is True

@@ -35,15 +35,19 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
         timeout=300,
     )
     assert ran.returncode == 0, ran.stderr
-    waves, explained, streamed, ended, advised, counted, batches = ran.stdout.split(f"{BETWEEN}\n")
+    waves, explained, estimated, streamed, ended, advised, counted, batches = ran.stdout.split(
+        f"{BETWEEN}\n"
+    )
     shown = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert in_outline(waves) == in_outline(shown[0])
     assert "400,000 results" in waves.splitlines()[-1]
     storage = re.compile("^storage .*", re.MULTILINE)
     assert storage.sub("", explained) == storage.sub("", shown[1])
-    assert streamed == shown[2]
+    assert in_outline(estimated) == in_outline(shown[2])
+    assert "Row(revenue=1998000.0, n=400000)" in estimated
+    assert streamed == shown[3]
     assert ended == ""
     assert advised == "nothing to set\n"
-    assert counted.splitlines()[:2] == shown[3].splitlines()[:2]
-    assert in_outline(batches) == in_outline(shown[4])
+    assert counted.splitlines()[:2] == shown[4].splitlines()[:2]
+    assert in_outline(batches) == in_outline(shown[5])
     assert not list(tmp_path.glob("watersmeet-*"))

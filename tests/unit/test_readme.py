@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-ON_SPARK, STREAMS, LOCAL = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-SHOWN_ON_SPARK, SHOWN_LOCAL = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
+ON_SPARK, AGGREGATE, STREAMS, LOCAL = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+SHOWN_ON_SPARK, SHOWN_AGGREGATE, SHOWN_LOCAL = re.findall(r"```text\n(.*?)```", README, re.DOTALL)
 
 
 def run(code: str, **names: object) -> dict[str, object]:
@@ -46,7 +46,26 @@ def test_the_first_example_joins_two_tables_on_spark(
 
 
 @pytest.mark.spark
-def test_the_second_joins_two_streams(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_second_is_an_estimate_that_shrinks(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    names = run(AGGREGATE)
+    printed = capsys.readouterr().out
+    assert in_outline(printed) == in_outline(SHOWN_AGGREGATE)
+    errors = [estimate.relative_error for estimate in names["run"].history]  # type: ignore[attr-defined]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] == 0
+    answer = names["sales"].join(names["customers"], "customer").groupBy("kind").count()  # type: ignore[attr-defined]
+    assert {f"{row['count']:,}" for row in answer.collect()} <= set(printed.split())
+    assert [path.suffix for path in tmp_path.iterdir()] == [""], "only the two tables remain"
+
+
+@pytest.mark.spark
+def test_the_third_joins_two_streams(spark: SparkSession, tmp_path: Path) -> None:
     import watersmeet as wm
 
     streams = {}
@@ -63,7 +82,7 @@ def test_the_second_joins_two_streams(spark: SparkSession, tmp_path: Path) -> No
     assert sorted(tuple(row) for row in rows) == [(each, each, each) for each in range(100)]
 
 
-def test_the_third_joins_without_spark(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_fourth_joins_without_spark(capsys: pytest.CaptureFixture[str]) -> None:
     run(LOCAL)
     assert _rows(capsys.readouterr().out) == _rows(SHOWN_LOCAL)
 

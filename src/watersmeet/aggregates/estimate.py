@@ -157,8 +157,8 @@ class Estimate:
         return verdicts
 
     def show(self, *, groups: int = 20) -> None:
-        """Print it for a person to read."""
-        print(show(self, groups=groups))
+        """Print it for a person to read, and an empty line."""
+        print(show(self, groups=groups), end="\n\n")
 
     def __str__(self) -> str:
         return show(self)

@@ -94,6 +94,16 @@ def _add_limits(parser: argparse.ArgumentParser) -> None:
         help="how often an interval is to hold the exact value (0.95)",
     )
     group.add_argument(
+        "--simultaneous", action="store_true", help="of all cells of a look together"
+    )
+    group.add_argument("--every-look", action="store_true", help="of all looks together")
+    group.add_argument(
+        "--heavy-tails",
+        choices=["flag", "take-all"],
+        default="flag",
+        help="flag intervals of extreme values (default), or read all such rows once more",
+    )
+    group.add_argument(
         "--until", metavar="ERROR", help="stop when every interval is trusted and within, say, 1%%"
     )
     group.add_argument("--seconds", type=float, help="read no longer than this")
@@ -165,6 +175,9 @@ def _started(arguments: argparse.Namespace) -> Iterator[AggregateRun]:
         "group_by": arguments.group_by,
         "where": arguments.where,
         "confidence": arguments.confidence,
+        "simultaneous": arguments.simultaneous,
+        "every_look": arguments.every_look,
+        "heavy_tails": arguments.heavy_tails,
         "memory": arguments.memory,
         "seed": arguments.seed,
         **_aggregates(arguments.aggregates),
