@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 import watersmeet as wm
 from tests.aggregates.oracle import assert_same, by_group
 from tests.spark.workers import workers
+from watersmeet.aggregates.numbers import ArithmeticFailed
 from watersmeet.aggregates.planner import Design
 from watersmeet.aggregates.specification import Aggregate
 from watersmeet.errors import InputChanged, InvalidArgument
@@ -343,12 +344,21 @@ def test_a_file_that_changes_while_it_is_read(
 def test_days_that_meet_times_are_not_read_by_ranges(spark: SparkSession, tmp_path: Path) -> None:
     """A day is a small number in its file and a time a large one, though they are equal."""
     days = [datetime(2024, 1, 1 + day) for day in range(28) for _ in range(20)]
-    for name, kind in (("l", pa.date32()), ("r", pa.timestamp("us", "UTC"))):
+    for name, kind in (("l", pa.date32()), ("r", pa.timestamp("us"))):
         path = tmp_path / f"{name}.parquet"
         pq.write_table(pa.table({"id": pa.array(days, kind)}), path, row_group_size=20)
     frames = [spark.read.parquet(str(tmp_path / f"{name}.parquet")) for name in "lr"]
     with wm.aggregate(*frames, on="id", n=wm.count()) as run:
         assert run.exact().answer["n"].to_pylist() == [28 * 400]
+
+
+@pytest.mark.parametrize("memory", ["1GB", "100kB"])
+def test_arithmetic_that_fails_in_a_task_fails_for_the_caller(mixed: Frames, memory: str) -> None:
+    with wm.aggregate(*mixed, on="id", memory=memory, s=wm.sum("o_price / (i_units - 7)")) as run:
+        for _ in range(2):
+            with pytest.raises(ArithmeticFailed, match="by zero"):
+                run.exact()
+        assert run.history == []
 
 
 def test_estimates_as_a_dataframe(mixed: Frames) -> None:

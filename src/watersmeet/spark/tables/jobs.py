@@ -149,8 +149,19 @@ def _heard(texts: Sequence[str]) -> list[Record]:
     for message in messages:
         if "error" in message:
             told = message["error"]
-            raise getattr(errors, told["kind"])(told["cause"], remedy=told["remedy"])
+            raise _kind(told["kind"])(told["cause"], remedy=told["remedy"])
     return [message["record"] for message in messages]
+
+
+def _kind(name: str) -> type[errors.WatersmeetError]:
+    """An error's class by its name: not all are where the general ones are."""
+    waiting = [errors.WatersmeetError]
+    while waiting:
+        kind = waiting.pop()
+        if kind.__name__ == name:
+            return kind
+        waiting += kind.__subclasses__()
+    return errors.WatersmeetError
 
 
 @contextmanager
