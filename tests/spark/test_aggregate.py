@@ -211,6 +211,19 @@ def test_dataframes_that_are_no_plain_scan(
     assert list(storage.iterdir()) == []
 
 
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_rows_of_which_spark_knows_nothing(spark: SparkSession, how: str) -> None:
+    """It expects exabytes of them, which must not be believed."""
+    frames = (
+        spark.createDataFrame([(n, n % 3) for n in range(100)], "id long, a int"),
+        spark.createDataFrame([(n, n % 5) for n in range(90)], "id long, b int"),
+    )
+    asked: dict[str, Any] = {"n": wm.count(), "s": wm.sum("a * b")}
+    with wm.aggregate(*frames, on="id", how=how, **asked) as run:
+        assert run._plan.design is Design.COMPLETE
+        assert_equal(run, sparks_own(frames, how=how, **asked))
+
+
 def test_partitions_are_sampled_some_at_a_time(spark: SparkSession, mixed: Frames) -> None:
     orders, items = mixed[0], mixed[1].repartition(60)
     with wm.aggregate(orders, items, on="id", **COMMON) as run:

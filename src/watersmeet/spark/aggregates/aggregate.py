@@ -26,6 +26,9 @@ from watersmeet.spark.scans.relation import PlainScan, arrow_schema, open_relati
 from watersmeet.spark.tables.jobs import count_partitions
 from watersmeet.spark.tables.plan import Place
 
+_ABSURD_ROWS = 1 << 40
+_UNKNOWN_ROWS = 1 << 20
+
 
 def aggregate(
     left: DataFrame,
@@ -174,7 +177,12 @@ def _blocks(dataframe: DataFrame, argument: str) -> Blocks:
     relation = open_relation(dataframe, argument=argument)
     if isinstance(relation, PlainScan):
         return PlainBlocks.of(relation)
-    return PartitionBlocks(relation, count_partitions(dataframe), rows_of(relation))
+    partitions = count_partitions(dataframe)
+    rows = rows_of(relation)
+    if rows > _ABSURD_ROWS:
+        # Of an RDD, or what was made of Python's values, Spark expects the largest size there is.
+        rows = _UNKNOWN_ROWS * partitions
+    return PartitionBlocks(relation, partitions, rows)
 
 
 def _table(source: Blocks, question: ResolvedQuestion, side: Side) -> Table:
