@@ -35,8 +35,9 @@ $(COMPILED): $(INSTALLED) $(wildcard src/watersmeet/kernels/*.py)
 demo: setup ## two tables joined on Spark, the first rows seconds before Spark's own join has any
 	@$(BIN)/watersmeet demo
 
+# Two processes: the tests on Spark wait a lot, and the others need a core meanwhile.
 test: setup ## all tests but the slow ones
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -q $(ARGS)
 
 test-slow: setup ## the tests that take minutes
 	@$(BIN)/python -m pytest -m slow $(ARGS)
