@@ -29,6 +29,7 @@ BENCHMARKS = (
     "aggregates",
     "symmetric",
     "spilling",
+    "rectangles",
     "strings",
     "scaling",
     "memory",

@@ -15,6 +15,9 @@ from typing import Any
 
 from benchmarks.cases import Case, Places
 
+_POINTS = 200
+"""At most so many instants at which the number of rows is told."""
+
 
 def main() -> None:
     order = json.loads(sys.stdin.readline())
@@ -33,12 +36,14 @@ def main() -> None:
     sys.stdin.readline()
 
     rows_out, first_seconds, failure = 0, None, None
+    progress: list[tuple[float, int]] = []
     began = time.perf_counter()
     try:
         for batch in start():
             if first_seconds is None and batch.num_rows:
                 first_seconds = time.perf_counter() - began
             rows_out += batch.num_rows
+            progress.append((time.perf_counter() - began, rows_out))
             if tally is not None:
                 tally.add(batch)
     except Exception as error:  # whatever an engine raises is its result
@@ -51,6 +56,7 @@ def main() -> None:
             "seconds": time.perf_counter() - began,
             "first_seconds": first_seconds,
             "failure": failure,
+            "notes": {"progress": progress[:: len(progress) // _POINTS + 1]},
         }
     )
     sys.stdin.readline()
