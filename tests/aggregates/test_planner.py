@@ -16,10 +16,10 @@ from watersmeet.aggregates.planner import (
     cut,
     pieces,
     plan_reads,
-    random_order,
 )
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType, Side
+from watersmeet.policies.order import random_order
 
 
 def clustered(blocks: int, *, rows: int = 100, width: int = 10, shift: int = 0) -> Table:
