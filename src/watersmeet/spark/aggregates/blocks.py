@@ -25,7 +25,10 @@ class PlainBlocks:
 
     @classmethod
     def of(cls, scan: PlainScan) -> PlainBlocks:
-        groups = scan.row_groups
+        # By name: a directory lists its files in no order, and a seed should mean the same again.
+        groups = sorted(
+            scan.row_groups, key=lambda group: (scan.files[group.file].path, group.number)
+        )
         splits = [
             Split(groups[part].file, groups[part].number, start, stop)
             for part, start, stop in pieces([group.rows for group in groups])
