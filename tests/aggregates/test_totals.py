@@ -18,8 +18,9 @@ from tests.aggregates.questions import Question, questions
 from watersmeet.aggregates import entries as entries_module
 from watersmeet.aggregates.entries import Entries, make_entries
 from watersmeet.aggregates.ledger import Ledger
+from watersmeet.aggregates.meeting import Meeting
 from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
-from watersmeet.aggregates.totals import BlockTotals, Meeting, added_up
+from watersmeet.aggregates.totals import BlockTotals, added_up
 from watersmeet.model import Side
 
 

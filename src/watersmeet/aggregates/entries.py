@@ -171,7 +171,7 @@ def make_entries(
         order = np.argsort(numbers, kind="stable")
         starts: Positions | None = np.searchsorted(numbers[order], np.arange(count + 1))
         groups = _ordered(groups, order)
-        factors = tuple(None if value is None else _alone(_taken(value, order)) for value in values)
+        factors = tuple(None if value is None else _alone(value.taken(order)) for value in values)
         ordered = rows.take(pa.array(order)) if seen else None
         return Entries(slots, distinct, starts, None, groups, factors, ordered)
     codes, firsts = members
@@ -276,11 +276,6 @@ def _together(value: Numbers, codes: Positions, entries: int) -> Factor:
     whole = value.exact and not value.scale
     extremes = extremes_of(value, codes, groups=entries) if whole else None
     return Factor(sums.count, total, sums.squares, value.bounds, extremes, centre)
-
-
-def _taken(value: Numbers, order: Positions) -> Numbers:
-    valid = None if value.valid is None else value.valid[order]
-    return Numbers(value.values[order], valid, value.scale, value.bounds)
 
 
 def _ordered(groups: Groups, order: Positions) -> Groups:

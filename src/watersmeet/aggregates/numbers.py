@@ -62,6 +62,11 @@ class Numbers:
         values = np.where(valid, values, values.dtype.type(0) if values.dtype != object else 0)
         return Numbers(values, valid, self.scale, (min(low, 0), max(high, 0)))
 
+    def taken(self, index: NDArray[np.int64]) -> Numbers:
+        """The values of these rows."""
+        valid = None if self.valid is None else self.valid[index]
+        return Numbers(self.values[index], valid, self.scale, self.bounds)
+
     def tight(self) -> Numbers:
         """The same with the closest bounds there are, and back in 64 bits if they allow it."""
         if not self.values.size:

@@ -18,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.aggregates.entries import kept, make_entries
+from watersmeet.aggregates.meeting import Meeting
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.specification import GroupColumn
-from watersmeet.aggregates.totals import BlockTotals, Meeting, added_up
+from watersmeet.aggregates.totals import BlockTotals, added_up
 from watersmeet.kernels.hashing import partition_of
 from watersmeet.model import Side
 from watersmeet.store.storage import Sections, Storage

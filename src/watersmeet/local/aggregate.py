@@ -16,12 +16,13 @@ import pyarrow as pa
 
 from watersmeet.aggregates.entries import Entries, entry_bytes, make_entries
 from watersmeet.aggregates.looks import Look
+from watersmeet.aggregates.meeting import Meeting
 from watersmeet.aggregates.planner import Design, ReadPlan, Table, plan_reads
 from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
 from watersmeet.aggregates.ripple import Rectangle, RippleWork, Scanned, partitions_for
 from watersmeet.aggregates.run import AggregateRun, Engine, Settings
 from watersmeet.aggregates.specification import Aggregate
-from watersmeet.aggregates.totals import BlockTotals, Meeting
+from watersmeet.aggregates.totals import BlockTotals
 from watersmeet.errors import WatersmeetError
 from watersmeet.local.blocks import BlockTable, open_table
 from watersmeet.model import Side, parse_bytes

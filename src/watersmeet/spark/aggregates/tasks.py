@@ -10,9 +10,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.aggregates.entries import Entries, make_entries
+from watersmeet.aggregates.meeting import Meeting
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.ripple import Rectangle, RippleWork
-from watersmeet.aggregates.totals import BlockTotals, Meeting, added_up
+from watersmeet.aggregates.totals import BlockTotals, added_up
 from watersmeet.aggregates.wire import pack, unpack
 from watersmeet.model import Side
 from watersmeet.spark import cache
