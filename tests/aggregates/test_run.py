@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -252,3 +253,27 @@ def test_tables_of_an_estimate(folder: Path) -> None:
         assert run.table["aggregate"].tolist() == ["n", "m"]
         assert early.answer.column_names[1:5] == ["n", "n_low", "n_high", "n_trusted"]
         assert run.exact().answer.schema.field("n").type == pa.int64()
+
+
+def test_stop_from_another_thread_ends_an_iteration_that_waits() -> None:
+    left = pa.table({"k": np.arange(20_000) % 500, "x": np.ones(20_000)})
+    run = wm.local.aggregate(left, pa.table({"k": np.arange(500)}), on="k", total=wm.sum("x"))
+    engine: Any = run._engine
+    reading, share = threading.Event(), engine._share
+
+    def held_up(blocks: Any, *, sketched: bool) -> Any:
+        reading.set()
+        engine._cancelled.wait()
+        engine._check()
+
+    engine._share = held_up
+    seen: list[Any] = []
+    waiting = threading.Thread(target=lambda: seen.extend(run))
+    waiting.start()
+    reading.wait()
+    run.stop()
+    waiting.join()
+    assert seen == []
+    engine._share = share
+    assert run.resume().exact().answer.to_pylist() == [{"total": 20_000.0}]
+    run.close()

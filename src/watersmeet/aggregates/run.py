@@ -6,15 +6,15 @@ import math
 import time
 import weakref
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
 from watersmeet.aggregates.bounds import bounds_of
+from watersmeet.aggregates.engine import Engine
 from watersmeet.aggregates.estimate import Estimate, Progress, Unseen
 from watersmeet.aggregates.explain import explain
 from watersmeet.aggregates.ledger import Ledger, RippleLedger
@@ -23,67 +23,14 @@ from watersmeet.aggregates.outlook import Outlook, outlook, pace
 from watersmeet.aggregates.planner import Design, ReadPlan, Table
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.score import ScoreCard
+from watersmeet.aggregates.settings import Goal, Settings, share
 from watersmeet.aggregates.strata import Strata, strata
 from watersmeet.aggregates.totals import BlockTotals
-from watersmeet.errors import InvalidArgument, WatersmeetError
+from watersmeet.errors import WatersmeetError
 from watersmeet.estimators import Cells, Layout, Quantity, Totals, cells
 from watersmeet.estimators.forecast import Forecast
 from watersmeet.estimators.unseen import unseen_groups
 from watersmeet.model import Side
-
-
-class Engine(Protocol):
-    """Reads blocks and gives their totals, in whatever order."""
-
-    def totals(self, look: Look) -> Iterable[BlockTotals]:
-        """Of the last look, which completes the whole, blocks may be added up before."""
-        ...
-
-    def rows_of(self, side: Side, block: int) -> int:
-        """How many rows a block has that was read."""
-        ...
-
-    def narrowed(self, question: ResolvedQuestion) -> Self:
-        """The same for fewer rows of the sampled side; what is known of the other is shared."""
-        ...
-
-    def way(self, side: Side) -> str:
-        """How the rows of a side are read, in words."""
-        ...
-
-    def cancel(self) -> None:
-        """End what `totals` is doing, in another thread, as soon as can be."""
-        ...
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How sure an interval is to be, and of what: each cell, all of a look, or all looks."""
-
-    confidence: float
-    simultaneous: bool
-    every_look: bool
-    takes_extremes: bool
-
-    @classmethod
-    def parse(
-        cls, confidence: Any, *, simultaneous: bool, every_look: bool, heavy_tails: str
-    ) -> Settings:
-        is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
-        if not is_number or not 0 < confidence < 1:
-            raise InvalidArgument(
-                f"confidence={confidence!r} is no probability between 0 and 1.",
-                remedy="Give for example 0.95.",
-            )
-        if heavy_tails not in ("flag", "take-all"):
-            raise InvalidArgument(
-                f"heavy_tails={heavy_tails!r} is not known.", remedy='Use "flag" or "take-all".'
-            )
-        return cls(
-            float(confidence), bool(simultaneous), bool(every_look), heavy_tails == "take-all"
-        )
 
 
 class AggregateRun:
@@ -124,7 +71,10 @@ class AggregateRun:
 
     def __iter__(self) -> Iterator[Estimate]:
         while not self._stopped and not self.complete:
-            yield self._advance(ahead=True)
+            estimate = self._next(ahead=True)
+            if estimate is None:
+                return
+            yield estimate
 
     def until(
         self,
@@ -146,55 +96,46 @@ class AggregateRun:
             If they are used up first: "best" ends with the best estimate so far, "exact" goes on
             to the exact answer.
         """
-        wanted = _share(relative_error, "relative_error")
-        part = _share(fraction, "fraction")
-        if seconds is not None and not (_is_number(seconds) and seconds > 0):
-            raise InvalidArgument(
-                f"seconds={seconds!r} is no length of time.", remedy="Give a number above 0."
-            )
-        if otherwise not in ("best", "exact"):
-            raise InvalidArgument(
-                f"otherwise={otherwise!r} is not known.", remedy='Use "best" or "exact".'
-            )
-        if wanted is None and seconds is None and part is None:
-            raise InvalidArgument(
-                "until() has no condition.",
-                remedy="Give relative_error, seconds or fraction, or iterate to the exact answer.",
-            )
-        return self._until(wanted, seconds, part, otherwise)
+        goal = Goal.parse(relative_error, seconds, fraction, otherwise=otherwise)
+        return self._until(goal)
 
-    def _until(
-        self, wanted: float | None, seconds: float | None, part: float | None, otherwise: str
-    ) -> Iterator[Estimate]:
+    def _until(self, goal: Goal) -> Iterator[Estimate]:
         if self.history:
             yield self.history[-1]
-            if _good(self.history[-1], wanted):
+            if self._reached(goal):
                 return
         while not self._stopped and not self.complete:
-            if self._used_up(seconds, part):
-                if otherwise == "exact":
+            if self._used_up(goal):
+                if goal.goes_on:
                     yield self.exact()
                 return
-            estimate = self._advance(ahead=False)
-            done = _good(estimate, wanted)
-            if not done and not self.complete and not self._used_up(seconds, part):
+            estimate = self._next(ahead=False)
+            if estimate is None:
+                return
+            done = self._reached(goal)
+            if not done and not self._used_up(goal):
                 self._look_ahead()
             yield estimate
             if done:
                 return
 
-    def _used_up(self, seconds: float | None, part: float | None) -> bool:
+    def _reached(self, goal: Goal) -> bool:
+        wanted = goal.relative_error
+        latest = self.history[-1]
+        return latest.exact or (wanted is not None and latest.relative_error <= wanted)
+
+    def _used_up(self, goal: Goal) -> bool:
         """Whether the next look would take too long or read too much. The first may."""
         if not self.history:
             return False
         latest = self.history[-1].progress
         look = self._next_look()
         after = (latest.rows_read + self._rows_in(look)) / max(latest.rows, 1)
-        if part is not None and after > part:
+        if goal.fraction is not None and after > goal.fraction:
             return True
-        if seconds is None:
+        if goal.seconds is None:
             return False
-        return pace(self.history)(self._bytes_at(after)) > seconds
+        return pace(self.history)(self._bytes_at(after)) > goal.seconds
 
     def exact(self) -> Estimate:
         """The exact answer: all that is left is read in one go."""
@@ -205,12 +146,16 @@ class AggregateRun:
         return self.history[-1]
 
     def stop(self) -> None:
-        """Read no further. What is known stays, and `resume` goes on from there."""
+        """Read no further. What is known stays, and `resume` goes on from there.
+
+        Another thread may call it: an iteration that waits for a look ends then.
+        """
         self._stopped = True
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and not ahead[1].cancel():
+        if ahead is None or not ahead[1].cancel():
             self._engine.cancel()
-            ahead[1].exception()
+        if ahead is not None:
+            wait([ahead[1]])
 
     def resume(self) -> Self:
         """Allow reading again after `stop`."""
@@ -269,7 +214,7 @@ class AggregateRun:
 
         The first estimate is made if there is none.
         """
-        wanted = _share(relative_error, "relative_error")
+        wanted = share(relative_error, "relative_error")
         assert wanted is not None
         groups = max(self.latest.cells.value.shape[1], 1)
         statements = groups * len(self.latest.names) if self._settings.simultaneous else 1
@@ -344,6 +289,15 @@ class AggregateRun:
         found = list(self._engine.totals(look))
         self._working += time.monotonic() - began
         return found
+
+    def _next(self, *, ahead: bool) -> Estimate | None:
+        """The next estimate, or None if reading was stopped meanwhile."""
+        try:
+            return self._advance(ahead=ahead)
+        except Exception:
+            if self._stopped:
+                return None
+            raise
 
     def _advance(self, *, ahead: bool, rest: bool = False) -> Estimate:
         """Make the next estimate; `rest` takes all that is left."""
@@ -511,29 +465,3 @@ def _exact_cells(columns: Iterable[Any]) -> Cells:
     yes = np.ones(values.shape, np.bool_)
     still = np.where(np.isnan(values), np.nan, 0.0)
     return Cells(values, values, values, still, yes, yes, np.full(values.shape, "", object))
-
-
-def _good(estimate: Estimate, wanted: float | None) -> bool:
-    return estimate.exact or (wanted is not None and estimate.relative_error <= wanted)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _share(value: float | str | None, name: str) -> float | None:
-    """A part of a whole, as a number or in percent."""
-    if value is None:
-        return None
-    given = value
-    if isinstance(value, str):
-        try:
-            value = float(value.removesuffix("%")) / (100 if value.endswith("%") else 1)
-        except ValueError:
-            value = math.nan
-    if not _is_number(value) or not 0 < value <= 1:
-        raise InvalidArgument(
-            f"{name}={given!r} is no part of a whole.",
-            remedy='Give a number above 0 and up to 1, such as 0.01, or a text such as "1%".',
-        )
-    return float(value)

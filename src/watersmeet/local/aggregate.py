@@ -14,13 +14,15 @@ from typing import Any, Self, TypeVar
 
 import pyarrow as pa
 
+from watersmeet.aggregates.engine import Engine
 from watersmeet.aggregates.entries import Entries, entry_bytes, make_entries
 from watersmeet.aggregates.looks import Look
 from watersmeet.aggregates.meeting import Meeting
 from watersmeet.aggregates.planner import Design, ReadPlan, Table, plan_reads
 from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
 from watersmeet.aggregates.ripple import Rectangle, RippleWork, Scanned, partitions_for
-from watersmeet.aggregates.run import AggregateRun, Engine, Settings
+from watersmeet.aggregates.run import AggregateRun
+from watersmeet.aggregates.settings import Settings
 from watersmeet.aggregates.specification import Aggregate
 from watersmeet.aggregates.totals import BlockTotals
 from watersmeet.errors import WatersmeetError

@@ -9,11 +9,13 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from watersmeet.aggregates.engine import Engine
 from watersmeet.aggregates.entries import entry_bytes
 from watersmeet.aggregates.estimate import Estimate
 from watersmeet.aggregates.planner import Design, ReadPlan, Table, plan_reads
 from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
-from watersmeet.aggregates.run import AggregateRun, Engine, Settings
+from watersmeet.aggregates.run import AggregateRun
+from watersmeet.aggregates.settings import Settings
 from watersmeet.aggregates.specification import Aggregate
 from watersmeet.model import Side, parse_bytes
 from watersmeet.rows.schema import On
