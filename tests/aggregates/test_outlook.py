@@ -125,6 +125,19 @@ def test_both_sides_too_large_are_explained_as_a_rectangle(tables: tuple[Path, P
     assert "on disk" in facts["memory"]
 
 
+def test_an_objection_to_all_intervals_is_told_beforehand(tmp_path: Path) -> None:
+    """Both sides follow the key, but a block of one meets too many of the other."""
+    keys = np.sort(np.random.default_rng(2).integers(0, 100_000, 60_000))
+    loose = np.random.default_rng(2).permutation(keys[:30_000]), keys[30_000:]
+    pq.write_table(pa.table({"k": np.concatenate(loose)}), tmp_path / "a", row_group_size=500)
+    pq.write_table(pa.table({"k": np.concatenate(loose)}), tmp_path / "b", row_group_size=500)
+    files = [(tmp_path / name).rename(tmp_path / f"{name}.parquet") for name in "ab"]
+    with wm.local.aggregate(*files, on="k", n=wm.count(), memory="10KB") as run:
+        facts = _facts(run.explain())
+        assert facts["doubt"].startswith("no interval is to be trusted before the end: both inputs")
+        assert not run.latest.trusted
+
+
 def _facts(text: str) -> dict[str, str]:
     """Each paragraph by its word."""
     paragraphs = re.split(r"\n(?=\S)", text)

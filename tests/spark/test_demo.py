@@ -74,13 +74,16 @@ def test_tidying_up_after_ctrl_c_may_fail_and_is_still_an_interruption() -> None
         raise KeyboardInterrupt
     with pytest.raises(ConnectionError), race.closing_session(LostForWords()):
         pass
-    try:
+
+    def interrupted() -> None:
         try:
             raise KeyboardInterrupt
         finally:
             LostForWords().stop()
-    except ConnectionError as error:
-        assert race.was_interrupted(error)
+
+    with pytest.raises(ConnectionError) as caught:
+        interrupted()
+    assert race.was_interrupted(caught.value)
     assert not race.was_interrupted(ConnectionError())
 
 

@@ -30,6 +30,8 @@ def explain(
     for side in Side:
         facts[side.name.lower()] = f"{_role(plan, side, tables[side])}; {ways[side]}"
     facts["design"] = f"{plan.design}, because {plan.reason}"
+    if plan.objection:
+        facts["doubt"] = f"no interval is to be trusted before the end: {plan.objection}"
     facts["rows"] = (
         "pairs of rows are looked at one by one: an expression or where= mixes both sides"
         if question.needs_pairs
