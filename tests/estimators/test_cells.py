@@ -189,14 +189,14 @@ def test_nothing_or_one_unit_read_is_no_interval_and_no_error(design: str, read:
 
 
 def test_few_rows_get_the_gamma_interval() -> None:
-    """Twelve rows in twelve of 400 blocks, scaled up twelve times: nearly Garwood's limits.
+    """Twelve rows in twelve of 400 blocks, scaled up twelve times: nearly Jeffreys's limits.
 
     The variance is that of a share of blocks rather than Poisson's, 11% less.
     """
     few = Blocks([np.array([10.0])] * 12 + [np.zeros(0)] * 4788).read(400)
     assert few.value[COUNT, 0] == 12 * 12
     np.testing.assert_allclose(
-        [few.low[COUNT, 0], few.high[COUNT, 0]], [12 * 6.2, 12 * 20.96], rtol=0.08
+        [few.low[COUNT, 0], few.high[COUNT, 0]], [12 * 6.56, 12 * 20.32], rtol=0.06
     )
     assert few.high[COUNT, 0] - 144 > 1.2 * (144 - few.low[COUNT, 0])
 

@@ -21,12 +21,12 @@ def test_student() -> None:
     )
 
 
-def test_gamma_of_plain_counts_is_the_exact_poisson_interval() -> None:
-    """Garwood's limits for 1, 5 and 20 events."""
+def test_gamma_of_plain_counts_is_the_interval_of_jeffreys() -> None:
+    """Half of chi-square's quantiles at 2x + 1 degrees of freedom, for 1, 5 and 20 events."""
     events = np.array([1.0, 5.0, 20.0])
     low, high = gamma_interval(events, events, largest=np.ones(3), tail=0.05)
-    np.testing.assert_allclose(low, [0.0253, 1.6235, 12.2165], rtol=1e-3)
-    np.testing.assert_allclose(high, [5.5716, 11.6683, 30.8884], rtol=1e-4)
+    np.testing.assert_allclose(low, [0.10790, 1.9079, 12.6073], rtol=1e-4)
+    np.testing.assert_allclose(high, [4.6742, 10.9600, 30.2805], rtol=1e-4)
 
 
 def test_gamma_scales_with_the_weights() -> None:

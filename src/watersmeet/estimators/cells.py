@@ -17,7 +17,8 @@ from watersmeet.estimators.intervals import (
 )
 from watersmeet.estimators.moments import Floats, Form
 from watersmeet.estimators.quantities import Kind, Quantity
-from watersmeet.estimators.skewness import shift
+from watersmeet.estimators.ratios import jackknife
+from watersmeet.estimators.skewness import shift, skewness
 from watersmeet.estimators.tails import TailSketch
 from watersmeet.estimators.totals import Totals
 from watersmeet.estimators.trust import Layout, doubts, few_rows, pick
@@ -104,13 +105,13 @@ def _column(
     if totals.floor is not None:
         variance = np.maximum(variance, form.second(totals.floor))
     variance = np.maximum(variance, 0.0)
+    if not kind.is_total:
+        variance = variance * jackknife(form, totals)
     rows = evidence.rows(groups)
     if totals.of_rows and totals.contributing is not None:
         rows = np.minimum(rows, totals.contributing)
     non_negative = _non_negative(quantity, evidence, groups=groups, bound=bound)
-    degrees = np.minimum(totals.degrees, rows - 1)
-    if totals.contributing is not None:
-        degrees = np.minimum(degrees, totals.contributing - 1)
+    degrees = _degrees(totals, form, kind, rows=rows)
     if kind.is_spread:
         # Squares have about twice the excess spread: their variance is known half as well.
         degrees = degrees / 2
@@ -141,6 +142,34 @@ def _column(
     )
     no = np.zeros(groups, np.bool_)
     return value, low, high, relative, no, reasons == "", reasons
+
+
+def _degrees(totals: Totals, form: Form, kind: Kind, *, rows: Floats) -> Floats:
+    """Degrees of freedom of the variance: of the units, and of what they hold.
+
+    A total also learns from units without a row. Its variance is then known as well as a count
+    of k, to 1/k of its square: 2 k degrees. The residual of a ratio is 0 there, so only the k
+    units with rows count; if they are skewed as a gamma law is, their kurtosis is
+    3 + 1.5 skewness^2. Two sides that both vary add theirs (Welch).
+    """
+    found = rows if totals.contributing is None else np.minimum(rows, totals.contributing)
+    degrees = np.full(totals.groups, totals.degrees)
+    parts, squares = np.zeros(totals.groups), np.zeros(totals.groups)
+    for shape in totals.shapes:
+        read = shape.reading.read
+        own = np.full(totals.groups, max(read - 1.0, 1.0))
+        if kind is Kind.AVG:
+            skew = skewness(form, shape, seen=totals.seen)
+            own = np.minimum(own, found / (1 + 0.75 * skew**2 * found / max(read, 1)))
+        part = (1 - shape.reading.fraction) * form.second(shape.second)
+        parts += part
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squares += part**2 / own
+    with np.errstate(divide="ignore", invalid="ignore"):
+        welch = parts**2 / squares
+    degrees = np.where(np.isfinite(welch), welch, degrees)
+    most = np.where(found > 1, 2 * found, 0.0) if kind.is_total else found - 1
+    return np.asarray(np.minimum(degrees, most))
 
 
 def _t_interval(

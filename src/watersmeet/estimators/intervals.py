@@ -63,17 +63,20 @@ def gamma_interval(
 ) -> tuple[Floats, Floats]:
     """For few rows of non-negative values: a total that is a weighted sum of Poisson counts.
 
-    `largest` is the most that one unit contributes: the upper end allows for one more of it.
+    `largest` is the most that one unit contributes. Exact limits for a Poisson count x take the
+    gamma laws of shape x below and x + 1 above, and hold the truth more often than promised,
+    97-98% below 30 rows. Shape x + 1/2 for both (Jeffreys) keeps the promise on average.
 
     References
     ----------
     Fay and Feuer, "Confidence intervals for directly standardized rates", Stat. Med. 1997.
+    Brown, Cai and DasGupta, "Interval estimation in exponential families", Stat. Sinica 2003.
     """
     from scipy.special import gammainccinv, gammaincinv
 
     with np.errstate(divide="ignore", invalid="ignore"):
-        low = variance / estimate * gammaincinv(estimate**2 / variance, tail / 2)
-        mean, spread = estimate + largest, variance + largest**2
+        mean, spread = estimate + largest / 2, variance + largest**2 / 2
+        low = spread / mean * gammaincinv(mean**2 / spread, tail / 2)
         high = spread / mean * gammainccinv(mean**2 / spread, tail / 2)
     still = variance <= 0
     return np.where(still, estimate, low), np.where(still, estimate, high)

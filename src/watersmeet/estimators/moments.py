@@ -87,14 +87,30 @@ class Form:
     def third(self, products: Floats) -> Floats:
         return self._apply(products, 3)
 
+    def count(self, moments: Floats) -> Floats:
+        """What a ratio divides by: the rows with a value."""
+        return moments[:, 0 if self.expression is None else 1 + 3 * self.expression]
+
+    def second_by_count(self, products: Floats) -> Floats:
+        """Of packed cubes, those of this form twice and the count once."""
+        if self.expression is None:
+            return self.third(products)
+        # The products of three that start with the count come first, in the order of those of two.
+        width = len(_TIMES[2])
+        start = 1 + len(_TIMES[3]) * self.expression
+        return _dot(self._weights(2), products[:, start : start + width])
+
+    def _weights(self, order: int) -> Floats:
+        of_indices: Floats = np.prod(self.gradient[:, _OF_TRIPLE[order]], axis=2)
+        return _TIMES[order] * of_indices
+
     def _apply(self, products: Floats, order: int) -> Floats:
         if self.expression is None:
             result: Floats = self.gradient**order * products[:, 0]
             return result
         width = len(_TIMES[order])
         start = 1 + width * self.expression
-        weights = _TIMES[order] * np.prod(self.gradient[:, _OF_TRIPLE[order]], axis=2)
-        return _dot(weights, products[:, start : start + width])
+        return _dot(self._weights(order), products[:, start : start + width])
 
 
 def _dot(left: Floats, right: Floats) -> Floats:
