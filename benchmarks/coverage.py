@@ -244,6 +244,7 @@ def cluster(name: str, layout: str, *, runs: int, seed: int) -> Iterator[Outcome
     sketches = [TailSketch(centre=centre, bounds=bounds) for _ in everyone]
     values = [pairs.values[unit == block] for block in range(blocks)]
     score = Score("cluster", name, layout, truth(pairs, centre))
+    known = 0  # blocks whose values the sketches have
     for number in range(max(depths)):
         drawn = order[:, number]
         sample.add(everyone, units.totals[drawn], rows=rows)
@@ -254,9 +255,10 @@ def cluster(name: str, layout: str, *, runs: int, seed: int) -> Iterator[Outcome
             least=units.least[drawn, None],
             most=units.most[drawn, None],
         )
-        for run in everyone:
-            sketches[run].add(values[drawn[run]])
         if number + 1 in depths:
+            for run, sketch in enumerate(sketches):
+                sketch.add(np.concatenate([values[b] for b in order[run, known : number + 1]]))
+            known = number + 1
             result = judged(sample.totals(), evidence, sketches, centre=centre, layout=Layout())
             score.add(number + 1, result)
     yield from score.outcomes()
