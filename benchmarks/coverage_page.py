@@ -119,9 +119,9 @@ def _cell(outcome: Outcome) -> str:
     if outcome.width < 1e-9:
         return "exact"
     if outcome.flagged >= 0.995:
-        return f"{text} !"
-    if outcome.flagged >= 0.005:
-        return f"{text} !{outcome.flagged:.0%}"
+        text += " !"
+    elif outcome.flagged >= 0.005:
+        text += f" !{outcome.flagged:.0%}" if outcome.flagged >= 0.01 else " !<1%"
     return f"**{text}**" if _silent(outcome) else text
 
 
