@@ -27,6 +27,7 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+@pytest.hookimpl(tryfirst=True)  # before those who deal the tests out look at the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Of several processes that share the tests, one has all that need Spark, and its session."""
     for item in items:
