@@ -75,6 +75,9 @@ def run(places: Places, *, quick: bool) -> Section:
         for name in QUESTIONS:
             measured.local[size.name, name] = _local(size, made[size], name, measured)
     with SparkProcess(places.scratch / "spark", look_every_s=0.05) as process:
+        # Idle is a session that has answered the simplest of queries.
+        process.run("spark_count", made[sizes[0]], memory=MEMORY)
+        process.start_from_here()
         for size in sizes:
             for name in QUESTIONS:
                 found = _on_spark(process, size, made[size], name, measured)
@@ -82,10 +85,11 @@ def run(places: Places, *, quick: bool) -> Section:
     return Section(
         name="aggregates",
         title="Aggregates over TPC-H orders and lineitem",
-        note="Untouched files in the order of keys; times are from the call. `1%` is when the "
+        note="What estimating adds is CPU time beside the same looks without estimates; reading in "
+        "looks at all, instead of once, stands beside it. Untouched files in the order of keys; times are from the call. `1%` is when the "
         "widest of all intervals (95%) is within 1% and trusted, the median over seeds; `looks` "
         "takes every estimate on the way to the exact answer, `exact` asks for it at once. `peak` "
-        "is what Python workers and driver held above the idle session. Spark and DuckDB answer "
+        "is what all Python workers together held above the idle session. Spark and DuckDB answer "
         "at their end only.",
         rows=[row for size in sizes for name in QUESTIONS for row in _rows(measured, size, name)],
         claims=[c for size in sizes for name in QUESTIONS for c in _claims(measured, size, name)],
@@ -107,13 +111,12 @@ def _on_spark(
             measured.wrong.append(f"{size.name} {name} {peer}: {one.failure}")
         return one
 
+    process.forget_peak()
     warm = [ask(peer) for peer in ("our_aggregate", "spark_aggregate")]
-    process.start_from_here()
-    before = process.driver_bytes()
     looks = [ask("our_aggregate", seed=seed) for seed in range(2)]
     exact = [ask("our_exact", seed=seed) for seed in range(2)]
     percent = [ask("our_percent", seed=seed) for seed in range(size.seeds)]
-    held = process.peak_bytes() + max(process.driver_bytes() - before, 0)
+    held = process.peak_bytes()
     spark = [ask("spark_aggregate") for _ in range(1 if size.scale >= 10 else 2)]
     answers = {json.dumps(one.notes.get("answer")) for one in (*warm, *looks, *exact, *spark)}
     if len(answers) != 1:
@@ -229,8 +232,8 @@ def _claims(measured: Measured, size: Size, name: str) -> list[Claim]:
     duck = min(one["duckdb"]["seconds"] for one in quoted)
     local_first = statistics.median(one["looks"]["looks"][0][0] for one in quoted)
     local_percent = statistics.median(percent_at(one["looks"]["looks"]) for one in quoted)
-    overhead = min(one["looks"]["cpu"] for one in quoted) / min(
-        one["exact"]["cpu"] for one in quoted
+    looks, silent, exact = (
+        min(one[way]["cpu"] for one in quoted) for way in ("looks", "silent", "exact")
     )
     return [
         Claim(
@@ -272,8 +275,8 @@ def _claims(measured: Measured, size: Size, name: str) -> list[Claim]:
         Claim(
             claim=f"What estimating adds to reading and joining, {case}",
             target="at most 5% of CPU time",
-            measured=f"{overhead - 1:+.1%}",
-            holds=overhead <= 1.05,
+            measured=f"{looks / silent - 1:+.1%}; all looks to one {looks / exact - 1:+.1%}",
+            holds=looks <= 1.05 * silent,
         ),
     ]
 

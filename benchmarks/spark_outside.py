@@ -81,10 +81,9 @@ class SparkProcess(Watched):
         """The most that all workers together were seen to hold above that."""
         return self._peaks["resident"]
 
-    def driver_bytes(self) -> int:
-        """What the driver and its Java process hold now."""
-        java = _children()[self._process.pid]
-        return sum(held(process).get("resident", 0) for process in (self._process.pid, *java))
+    def forget_peak(self) -> None:
+        """Look for a new peak, above the same idle state."""
+        self._peaks.clear()
 
     def peak_anonymous_bytes(self) -> int:
         return self._peaks["anonymous"]

@@ -44,6 +44,9 @@ Longs = NDArray[np.int64]
 _SPARSE = 4
 
 _FEW = 1024
+# Of a block's values, those that are looked at for a heavy tail. All of 100,000 took a tenth of the
+# time of reading and joining the block.
+_SKETCHED = 16_384
 
 
 class Meeting:
@@ -94,13 +97,15 @@ class _Notes:
             self.centre = _mean(value, counts)
         if self._tail is None:
             return
-        values = value.floats()
-        if value.valid is not None:
-            values = values[value.valid]
-        if len(values):
-            self._least = min(self._least, float(values.min()))
-            self._most = max(self._most, float(values.max()))
-            self._tail.add(values)
+        values = value.values if value.valid is None else value.values[value.valid]
+        if not len(values):
+            return
+        ends = Numbers(np.array([values.min(), values.max()]), None, value.scale, value.bounds)
+        least, most = ends.floats().tolist()
+        self._least, self._most = min(self._least, least), max(self._most, most)
+        # Every so many of them tell whether a few hold most of the spread.
+        some = values[:: len(values) // _SKETCHED + 1]
+        self._tail.add(Numbers(some, None, value.scale, value.bounds).floats())
 
     def traits(self) -> Traits:
         return Traits(self.centre, self._least, self._most, self._tail)
