@@ -85,12 +85,12 @@ def run(places: Places, *, quick: bool) -> Section:
     return Section(
         name="aggregates",
         title="Aggregates over TPC-H orders and lineitem",
-        note="What estimating adds is CPU time beside the same looks without estimates; reading in "
-        "looks at all, instead of once, stands beside it. Untouched files in the order of keys; times are from the call. `1%` is when the "
+        note="Untouched files in the order of keys; times are from the call. `1%` is when the "
         "widest of all intervals (95%) is within 1% and trusted, the median over seeds; `looks` "
         "takes every estimate on the way to the exact answer, `exact` asks for it at once. `peak` "
         "is what all Python workers together held above the idle session. Spark and DuckDB answer "
-        "at their end only.",
+        "at their end only. What estimating adds is CPU time beside the same looks without "
+        "estimates; reading in looks at all, instead of once, stands beside it.",
         rows=[row for size in sizes for name in QUESTIONS for row in _rows(measured, size, name)],
         claims=[c for size in sizes for name in QUESTIONS for c in _claims(measured, size, name)],
         measured=measured,
