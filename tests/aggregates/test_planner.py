@@ -45,6 +45,17 @@ def test_ranges_where_both_are_clustered() -> None:
     assert "clustered on the key" in plan.reason
 
 
+def test_pieces_of_a_few_row_groups_are_not_read_with_all_of_their_range_again_and_again() -> None:
+    """Eight pieces of each of 16 row groups: every row of the smaller side is needed eight times."""
+    larger, smaller = (
+        Table(tuple(b for b in clustered(16, rows=n).blocks for _ in range(8)), 8) for n in (80, 20)
+    )
+    fits = plan_reads((larger, smaller), JoinType.INNER, memory=smaller.held, seed=0)
+    assert (fits.design, fits.sampled) == (Design.COMPLETE, Side.LEFT)
+    not_quite = plan_reads((larger, smaller), JoinType.INNER, memory=smaller.held - 1, seed=0)
+    assert not_quite.design is Design.RANGES
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5)), min_size=1, max_size=12),
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 5)), min_size=1, max_size=12),

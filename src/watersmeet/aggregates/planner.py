@@ -38,6 +38,8 @@ _LEAST_ROWS = 256
 # with them alone.
 _MOST_NEEDED = 8
 _MOST_SHARE = 0.2
+# What is needed more often than this is better kept, if memory allows.
+_OFTEN = 6.0
 # Blocks that span less of all keys on average follow them.
 _SORTED = 0.5
 
@@ -125,8 +127,13 @@ def plan_reads(
     allowed = sampled_sides(how)
     larger = max(Side, key=lambda side: tables[side].rows)
     for sampled in sorted(allowed, key=lambda side: side is not larger):
-        needs = _needs(tables[sampled].blocks, tables[sampled.other].blocks)
-        if needs is not None and alike:
+        other = tables[sampled.other]
+        needs = _needs(tables[sampled].blocks, other.blocks)
+        if (
+            needs is not None
+            and alike
+            and (other.held > memory or _times_read(needs, other) < _OFTEN)
+        ):
             return ReadPlan(
                 design=Design.RANGES,
                 sampled=sampled,
@@ -136,15 +143,15 @@ def plan_reads(
                 f"{sampled.name.lower()} side is read with the blocks that hold its keys",
             )
     for sampled in sorted(allowed, key=lambda side: side is not larger):
-        other = sampled.other
-        if tables[other].held <= memory:
+        other = tables[sampled.other]
+        if other.held <= memory:
             return ReadPlan(
                 design=Design.COMPLETE,
                 sampled=sampled,
                 orders=_orders(tables, [sampled], seed=seed),
                 needs=None,
-                reason=f"the {other.name.lower()} side fits in memory "
-                f"({_megabytes(tables[other].held)} of {_megabytes(memory)}) and is read first",
+                reason=f"the {sampled.other.name.lower()} side fits in memory "
+                f"({_megabytes(other.held)} of {_megabytes(memory)}) and is read first",
             )
     if how is not JoinType.INNER:
         kept = " or ".join(side.name.lower() for side in allowed)
@@ -199,6 +206,13 @@ def _needs(sampled: Sequence[Block], other: Sequence[Block]) -> tuple[tuple[int,
     if mean > _MOST_NEEDED or mean > max(_MOST_SHARE * len(other), 1.5):
         return None
     return tuple(needs)
+
+
+def _times_read(needs: Sequence[Sequence[int]], other: Table) -> float:
+    """How often a row of the other side is needed. Pieces of one row group, of which only the
+    whole group's range is known, all need the same."""
+    rows = [block.rows for block in other.blocks]
+    return sum(rows[number] for needed in needs for number in needed) / max(other.rows, 1)
 
 
 def _orders(
