@@ -46,7 +46,7 @@ def test_ranges_where_both_are_clustered() -> None:
 
 
 def test_pieces_of_a_few_row_groups_are_not_read_with_all_of_their_range_again_and_again() -> None:
-    """Eight pieces of each of 16 row groups: every row of the smaller side is needed eight times."""
+    """Eight pieces of each of 16 row groups need every row of the smaller side eight times."""
     larger, smaller = (
         Table(tuple(b for b in clustered(16, rows=n).blocks for _ in range(8)), 8) for n in (80, 20)
     )

@@ -126,6 +126,7 @@ def plan_reads(
     """
     allowed = sampled_sides(how)
     larger = max(Side, key=lambda side: tables[side].rows)
+    fits = any(tables[sampled.other].held <= memory for sampled in allowed)
     for sampled in sorted(allowed, key=lambda side: side is not larger):
         other = tables[sampled.other]
         needs = _needs(tables[sampled].blocks, other.blocks)
