@@ -130,11 +130,7 @@ def plan_reads(
     for sampled in sorted(allowed, key=lambda side: side is not larger):
         other = tables[sampled.other]
         needs = _needs(tables[sampled].blocks, other.blocks)
-        if (
-            needs is not None
-            and alike
-            and (other.held > memory or _times_read(needs, other) < _OFTEN)
-        ):
+        if needs is not None and alike and not (fits and _times_read(needs, other) > _OFTEN):
             return ReadPlan(
                 design=Design.RANGES,
                 sampled=sampled,
