@@ -2,8 +2,8 @@
 
 The other input is complete, or a block is a range of keys that is read from both. Blocks are
 read in random order, and a block is one draw: its rows may be alike (one day, one range of
-keys), so the spread *between* blocks is the only spread that counts. Counting rows instead
-gave 95% intervals that held the truth 68-70% of the time on untouched TPC-H files.
+keys), so the spread *between* blocks is the only spread that counts. Counting rows instead takes
+them for independent and makes the interval too narrow.
 """
 
 from __future__ import annotations
