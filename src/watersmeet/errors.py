@@ -36,6 +36,10 @@ class SpillCorrupted(SpillError):
     """A spilled block is not what was written. No row of it has been used."""
 
 
+class ConditionFailed(WatersmeetError):
+    """The join's condition raised. `__cause__` is its own error where it ran in this process."""
+
+
 class StateError(WatersmeetError):
     """A saved state does not fit the operator that should be restored from it."""
 

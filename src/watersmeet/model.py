@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum, StrEnum
+from operator import index
+from typing import Any
 
 from watersmeet.errors import InvalidArgument
 
@@ -64,6 +66,20 @@ _SPELLINGS = {
     "leftsemi": "semi",
     "leftanti": "anti",
 }
+
+
+def parse_seed(seed: Any) -> int:
+    """A whole number; NumPy's are as good as Python's.
+
+    >>> parse_seed(7)
+    7
+    """
+    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+        raise InvalidArgument(
+            f"seed={seed!r} is no whole number.", remedy="Give one, such as seed=7."
+        )
+    return index(seed)
+
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}

@@ -132,7 +132,7 @@ def test_an_objection_to_all_intervals_is_told_beforehand(tmp_path: Path) -> Non
     pq.write_table(pa.table({"k": np.concatenate(loose)}), tmp_path / "a", row_group_size=500)
     pq.write_table(pa.table({"k": np.concatenate(loose)}), tmp_path / "b", row_group_size=500)
     files = [(tmp_path / name).rename(tmp_path / f"{name}.parquet") for name in "ab"]
-    with wm.local.aggregate(*files, on="k", n=wm.count(), memory="10KB") as run:
+    with wm.local.aggregate(files[0], files[1], on="k", n=wm.count(), memory="10KB") as run:
         facts = _facts(run.explain())
         assert facts["doubt"].startswith("no interval is to be trusted before the end: both inputs")
         assert not run.latest.trusted

@@ -45,7 +45,7 @@ class Way:
         asked: dict[str, Any] = {"n": wm.count(), "s": wm.sum("x * y"), "m": wm.avg("x")}
         if self.design is Design.RIPPLE:
             asked["memory"] = "20kB"
-        run = wm.local.aggregate(*self.tables, on="k", **{**asked, **options})
+        run = wm.local.aggregate(self.tables[0], self.tables[1], on="k", **{**asked, **options})
         assert run._plan.design is self.design
         return run
 

@@ -158,7 +158,7 @@ def test_a_failure_does_not_pass_off_rows_as_unmatched(how: str, fails: Side) ->
 
     inputs: list[Any] = [LEFT, RIGHT]
     inputs[fails] = cut()
-    run = wm.local.join(*inputs, on="k", how=how)
+    run = wm.local.join(inputs[0], inputs[1], on="k", how=how)
     found: list[pa.RecordBatch] = []
     with pytest.raises(SourceFailed):
         found += run

@@ -137,7 +137,7 @@ def test_every_design_gives_sparks_answer(mixed: Frames, clustered: Frames, desi
     group_by, where = ["o_kind", "i_kind"], "i_units > 0 AND (o_units < i_units OR o_kind = 'a')"
     memory = "100kB" if design is Design.RIPPLE else "1GB"
     asked: dict[str, Any] = {"group_by": group_by, "where": where, **ASKED}
-    with wm.aggregate(*frames, on="id", memory=memory, **asked) as run:
+    with wm.aggregate(frames[0], frames[1], on="id", memory=memory, **asked) as run:
         assert run._plan.design is design
         looks = list(run)
         assert len(looks) > 1
@@ -202,7 +202,7 @@ def test_dataframes_that_are_no_plain_scan(
     )
     own = sparks_own((frames[0], frames[1]), group_by=["o_kind"], **COMMON)
     with wm.aggregate(
-        *frames, on="id", group_by="o_kind", memory=memory, storage=storage, **COMMON
+        frames[0], frames[1], on="id", group_by="o_kind", memory=memory, storage=storage, **COMMON
     ) as run:
         assert "row path" in run.explain()
         assert (run._plan.design is Design.RIPPLE) == (memory != "1GB")
@@ -219,7 +219,7 @@ def test_rows_of_which_spark_knows_nothing(spark: SparkSession, how: str) -> Non
         spark.createDataFrame([(n, n % 5) for n in range(90)], "id long, b int"),
     )
     asked: dict[str, Any] = {"n": wm.count(), "s": wm.sum("a * b")}
-    with wm.aggregate(*frames, on="id", how=how, **asked) as run:
+    with wm.aggregate(frames[0], frames[1], on="id", how=how, **asked) as run:
         assert run._plan.design is Design.COMPLETE
         assert_equal(run, sparks_own(frames, how=how, **asked))
 
@@ -361,7 +361,7 @@ def test_days_that_meet_times_are_not_read_by_ranges(spark: SparkSession, tmp_pa
         path = tmp_path / f"{name}.parquet"
         pq.write_table(pa.table({"id": pa.array(days, kind)}), path, row_group_size=20)
     frames = [spark.read.parquet(str(tmp_path / f"{name}.parquet")) for name in "lr"]
-    with wm.aggregate(*frames, on="id", n=wm.count()) as run:
+    with wm.aggregate(frames[0], frames[1], on="id", n=wm.count()) as run:
         assert run.exact().answer["n"].to_pylist() == [28 * 400]
 
 
@@ -389,7 +389,7 @@ def test_what_cannot_be_asked(spark: SparkSession, mixed: Frames) -> None:
         ((orders, pa.table({"id": [1]})), "no Spark DataFrame"),
     ):
         with pytest.raises(InvalidArgument, match=words):
-            wm.aggregate(*frames, on="id", n=wm.count())
+            wm.aggregate(frames[0], frames[1], on="id", n=wm.count())
 
     class Connected:
         """What a DataFrame of Spark Connect looks like from here."""

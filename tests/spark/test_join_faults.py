@@ -78,7 +78,7 @@ def test_a_join_task_is_lost_in_the_middle_of_a_wave(
             once(flag, act)
         return pa.array(np.ones(len(pairs), np.bool_))
 
-    with wm.join(*tables, on="k", condition=disturb) as run:
+    with wm.join(tables[0], tables[1], on="k", condition=disturb) as run:
         rows = sum((counted(wave.rows) for wave in run), Counter())
     assert flag.exists()
     assert rows == undisturbed
@@ -88,7 +88,7 @@ def test_workers_are_killed_at_any_moment(
     spark: SparkSession, tables: list[DataFrame], undisturbed: Counter[tuple[Any, ...]]
 ) -> None:
     """Each wave loses a worker, scanning or joining or between its tasks."""
-    with wm.join(*tables, on="k") as run:
+    with wm.join(tables[0], tables[1], on="k") as run:
         rows: Counter[tuple[Any, ...]] = Counter()
         for number, wave in enumerate(run):
             rows += counted(wave.rows)
@@ -117,7 +117,7 @@ def test_two_attempts_of_a_task_find_the_same_rows_in_files_of_their_own(
         return [second for _, second in pairs]  # type: ignore[return-value]
 
     monkeypatch.setattr("watersmeet.spark.tables.run.run_tasks", twice)
-    with wm.join(*tables, on="k") as run:
+    with wm.join(tables[0], tables[1], on="k") as run:
         rows = sum((counted(wave.rows) for wave in run), Counter())
         for one, other in attempts:
             for first, second in zip(one["records"], other["records"], strict=True):

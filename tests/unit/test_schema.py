@@ -115,7 +115,7 @@ def test_errors_before_a_row_is_read() -> None:
     clash = ORDERS.append(pa.field("total_right", pa.int8()))
     assert "several columns named 'total_right'" in rejected(left=clash)
     assert "several columns named 'total'" in rejected(suffixes=("", ""))
-    runs = pa.list_(pa.run_end_encoded(pa.int32(), pa.int64()))
+    runs = pa.list_(pa.run_end_encoded(pa.int32(), pa.int64()), 2)
     assert "'runs' of the left input" in rejected(left=ORDERS.append(pa.field("runs", runs)))
 
 

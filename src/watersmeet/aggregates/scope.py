@@ -88,6 +88,8 @@ class Scope:
 
     def _missing(self, name: str) -> SchemaError:
         left, right = (", ".join(schema.names) or "none" for schema in self.schemas)
+        if not self.schemas[Side.RIGHT].names:
+            return SchemaError(f"There is no column {name!r}.", remedy=f"The columns are {left}.")
         return SchemaError(
             f"Neither input has a column {name!r}."
             if "." not in name

@@ -27,8 +27,8 @@ from watersmeet.aggregates.specification import Aggregate
 from watersmeet.aggregates.totals import BlockTotals
 from watersmeet.errors import WatersmeetError
 from watersmeet.local.blocks import BlockTable, open_table
-from watersmeet.model import Side, parse_bytes
-from watersmeet.rows.schema import On
+from watersmeet.model import Side, parse_bytes, parse_seed
+from watersmeet.rows.on import On
 from watersmeet.store.claim import SpillClaim
 from watersmeet.store.storage import Storage
 
@@ -40,9 +40,9 @@ _B = TypeVar("_B")
 def aggregate(
     left: Any,
     right: Any,
-    *,
     on: On,
     how: str = "inner",
+    *,
     group_by: str | Sequence[str] | None = None,
     where: str | None = None,
     confidence: float = 0.95,
@@ -102,6 +102,7 @@ def aggregate(
         confidence, simultaneous=simultaneous, every_look=every_look, heavy_tails=heavy_tails
     )
     limit = parse_bytes(memory)
+    seed = parse_seed(seed)
     tables = (
         open_table(left, side=Side.LEFT, memory=limit),
         open_table(right, side=Side.RIGHT, memory=limit),

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from watersmeet.aggregates.condition import SqlCondition
 from watersmeet.errors import InvalidArgument
 from watersmeet.local.driver import Driver
 from watersmeet.local.explain import explain
@@ -18,7 +19,7 @@ from watersmeet.model import Side
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
-from watersmeet.rows.schema import On
+from watersmeet.rows.on import On
 from watersmeet.store.account import MemoryAccount, MemoryPlan
 from watersmeet.store.claim import SpillClaim
 
@@ -26,14 +27,14 @@ from watersmeet.store.claim import SpillClaim
 def join(
     left: Any,
     right: Any,
-    *,
     on: On,
     how: str = "inner",
+    *,
     algorithm: str = "auto",
     memory: int | str = "256MB",
     wait_threshold: float = 0.025,
     spill_dir: str | Path | None = None,
-    condition: ConditionLike | None = None,
+    condition: ConditionLike | str | None = None,
     suffixes: tuple[str, str] = ("", "_right"),
 ) -> LocalJoin:
     """Join two inputs while they are still arriving.
@@ -63,8 +64,8 @@ def join(
     spill_dir
         An existing directory for what does not fit; the system's temporary one by default.
     condition
-        A `pyarrow.compute` expression over the columns of the result, or a function of a batch of
-        them, that a pair must also meet.
+        What a pair must also meet: SQL text or a `pyarrow.compute` expression over the columns of
+        the result, or a function of a batch of them.
     suffixes
         What is appended to a name that both sides have, left and right.
 
@@ -73,10 +74,16 @@ def join(
     >>> import pyarrow as pa
     >>> orders = pa.table({"id": [1, 2, 3], "item": ["pen", "cup", "hat"]})
     >>> prices = pa.table({"item": ["cup", "pen"], "price": [4.0, 1.5]})
-    >>> join(orders, prices, on="item").read_all().sort_by("id").to_pylist()
+    >>> join(orders, prices, "item").read_all().sort_by("id").to_pylist()
     [{'item': 'pen', 'id': 1, 'price': 1.5}, {'item': 'cup', 'id': 2, 'price': 4.0}]
     """
-    question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
+    question = Question.parse(
+        on,
+        how,
+        algorithm=algorithm,
+        condition=SqlCondition(condition) if isinstance(condition, str) else condition,
+        suffixes=suffixes,
+    )
     limit, plan = MemoryPlan.parse(memory)
     patience = _seconds(wait_threshold)
     # A side's share of input memory holds several batches, or reading would wait for joining.

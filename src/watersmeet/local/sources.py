@@ -50,6 +50,10 @@ def open_source(source: Any, *, side: Side, batch_bytes: int) -> Source:
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     name = f"{word} ({type(source).__name__})"
+    if isinstance(source, pa.Table):
+        # Not as a stream of another library: that would lose types which nobody has registered.
+        source_rows = rows_per_batch(source.schema, batch_bytes)
+        return Source(side, name, source.schema, lambda: _cut(source.to_batches(), source_rows))
     if isinstance(source, pa.RecordBatchReader):
         return Source(side, name, source.schema, lambda: iter(source))
     if hasattr(source, "__arrow_c_stream__"):

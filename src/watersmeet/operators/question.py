@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import ALGORITHMS, find_algorithm
 from watersmeet.rows.condition import ConditionLike
-from watersmeet.rows.schema import JoinSchema, On
+from watersmeet.rows.on import On, check_name, key_names
+from watersmeet.rows.schema import JoinSchema
 
 _AUTO = "rpj"
 
@@ -71,23 +70,8 @@ class Question:
         )
 
     def _check_columns(self, side: Side, schema: pa.Schema) -> None:
-        for name in _names(self.on, side):
-            if name not in schema.names:
-                raise SchemaError(
-                    f"The {side.name.lower()} input has no column {name!r}.",
-                    remedy=f"Its columns are {', '.join(schema.names) or 'none'}.",
-                )
-
-
-def _names(on: Any, side: Side) -> list[str]:
-    """The key columns of one side, as far as `on` can be understood without the other."""
-    if isinstance(on, str):
-        return [on]
-    if isinstance(on, Mapping):
-        return list(on.keys() if side is Side.LEFT else on.values())
-    items = on if isinstance(on, list | tuple) else []
-    pairs = [item if isinstance(item, list | tuple) else (item, item) for item in items]
-    return [pair[side] for pair in pairs if len(pair) == 2]
+        for names in key_names(self.on):
+            check_name(names.of(side), schema.names, side)
 
 
 def _check_text(value: object, name: str, *, example: str) -> None:

@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.acero as acero
 import pyarrow.compute as pc
 
-from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.errors import ConditionFailed, InvalidArgument, SchemaError, WatersmeetError
 from watersmeet.rows.address import Rows
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.output import OutputColumn
 
 Predicate = Callable[[pa.RecordBatch], pa.Array]
-ConditionLike: TypeAlias = "pc.Expression | Predicate"
+
+
+@runtime_checkable
+class Bindable(Protocol):
+    """A condition in another language: once the columns are known it can be computed."""
+
+    def bind(self, schema: pa.Schema) -> BoundCondition:
+        """Over the columns of a pair, or an error that says what is wrong with it."""
+        ...
+
+
+class BoundCondition(Protocol):
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns it looks at."""
+        ...
+
+    def holds(self, batch: pa.RecordBatch) -> Mask:
+        """For which rows of these columns it is true."""
+        ...
+
+
+ConditionLike: TypeAlias = "pc.Expression | Predicate | Bindable"
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """A predicate on joined pairs, and the columns it is shown."""
 
-    predicate: ConditionLike
+    predicate: pc.Expression | Predicate | BoundCondition
     columns: tuple[OutputColumn, ...]
     schema: pa.Schema
 
@@ -40,21 +62,53 @@ class Condition:
                     remedy="Compare its value with something.",
                 )
             used = _used(predicate, schema)
-            columns = [column for column in columns if column.field.name in used]
-            schema = pa.schema([column.field for column in columns])
-        elif not callable(predicate):
+            return cls._over(predicate, columns, used)
+        if isinstance(predicate, Bindable):
+            bound = predicate.bind(schema)
+            return cls._over(bound, columns, bound.names)
+        if not callable(predicate):
             raise InvalidArgument(
                 f"condition={predicate!r} is no filter.",
                 remedy="Give a pyarrow.compute expression or a function of a record batch.",
             )
         return cls(predicate, tuple(columns), schema)
 
+    @classmethod
+    def _over(
+        cls,
+        predicate: pc.Expression | BoundCondition,
+        columns: Sequence[OutputColumn],
+        used: Collection[str],
+    ) -> Condition:
+        chosen = tuple(column for column in columns if column.field.name in used)
+        return cls(predicate, chosen, pa.schema([column.field for column in chosen]))
+
     def holds(self, left: Rows, right: Rows) -> Mask:
         gathered = [column.gather(left, right, len(left)) for column in self.columns]
-        if isinstance(self.predicate, pc.Expression):
-            return _evaluate(self.predicate, gathered, self.schema, len(left))
-        batch = pa.RecordBatch.from_arrays(gathered, schema=self.schema)
-        return self._checked(self.predicate(batch), len(left))
+        try:
+            return self._evaluated(gathered, len(left))
+        except WatersmeetError:
+            raise
+        except Exception as error:
+            raise ConditionFailed(
+                f"The condition raised {type(error).__name__}: {error}.",
+                remedy="Have it answer for every pair of rows with equal keys; nothing after the "
+                "pair that it failed on was delivered.",
+            ) from error
+
+    def _evaluated(self, gathered: Sequence[pa.Array], rows: int) -> Mask:
+        predicate = self.predicate
+        if isinstance(predicate, pc.Expression):
+            return _evaluate(predicate, gathered, self.schema, rows)
+        if not gathered:
+            batch = pa.RecordBatch.from_struct_array(
+                pa.StructArray.from_buffers(pa.struct([]), rows, [None])
+            )
+        else:
+            batch = pa.RecordBatch.from_arrays(list(gathered), schema=self.schema)
+        if callable(predicate):
+            return self._checked(predicate(batch), rows)
+        return predicate.holds(batch)
 
     def _checked(self, answer: Any, rows: int) -> Mask:
         if isinstance(answer, pa.ChunkedArray):

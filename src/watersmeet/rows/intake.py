@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ class Intake:
 
     The two differ only in encodings whose rows Arrow cannot copy out by position or write a block
     at a time: text views become plain text, dictionaries and run-end encoded columns are written
-    out.
+    out, and of an extension type only the values are kept.
     """
 
     side: Side
@@ -38,7 +39,8 @@ class Intake:
         declared = schema.remove_metadata()
         for field in declared:
             _check_movable(field, side)
-        return cls(side, declared, pa.schema([_kept_field(field) for field in declared]))
+        kept = [field.with_type(kept_type(field.type)) for field in declared]
+        return cls(side, declared, pa.schema(kept))
 
     def accept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch in the form it is kept in, or an error that names the odd columns."""
@@ -60,9 +62,12 @@ class Intake:
             )
 
 
-def _kept_type(kind: pa.DataType) -> pa.DataType:
+def kept_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which rows of a column of this type are kept."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return kept_type(kind.storage_type)
     if pt.is_run_end_encoded(kind) or pt.is_dictionary(kind):
-        return _kept_type(kind.value_type)
+        return kept_type(kind.value_type)
     if pt.is_string_view(kind):
         return pa.large_string()
     if pt.is_binary_view(kind):
@@ -81,27 +86,68 @@ def _kept_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _kept_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_kept_type(field.type))
+    """Of a part of a nested type; an extension type in there is carried as it is."""
+    if isinstance(field.type, pa.BaseExtensionType):
+        return field
+    return field.with_type(kept_type(field.type))
 
 
 def _kept(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
     if pt.is_run_end_encoded(column.type):
         column = pc.run_end_decode(column)
     if pt.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    return column if column.type == kind else column.cast(kind)
+        # The values first: Arrow writes out no dictionary of text views.
+        column = _kept(column.dictionary, kind).take(column.indices)
+    if column.type == kind:
+        return column
+    try:
+        return column.cast(kind)
+    except pa.ArrowNotImplementedError:
+        return _rebuilt(column, kind)
+
+
+def _rebuilt(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A nested column with each part kept in its own way, where Arrow has no cast for the whole."""
+    mask = column.is_null() if column.null_count else None
+    if pt.is_struct(kind):
+        parts = [_kept(part, f.type) for part, f in zip(_fields(column), kind, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
+    if not (pt.is_list(kind) or pt.is_large_list(kind) or pt.is_map(kind)):
+        return column.cast(kind)
+    # Copied, because Arrow takes no mask beside offsets that are a part of others.
+    offsets = pa.array(column.offsets.to_numpy())
+    if pt.is_map(kind):
+        keys, items = _kept(column.keys, kind.key_type), _kept(column.items, kind.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=mask)
+    make = pa.ListArray if pt.is_list(kind) else pa.LargeListArray
+    values = _kept(column.values, kind.value_type)
+    return make.from_arrays(offsets, values, type=kind, mask=mask)
+
+
+def _fields(column: pa.StructArray) -> list[pa.Array]:
+    return [column.field(number) for number in range(column.type.num_fields)]
 
 
 def _check_movable(field: pa.Field, side: Side) -> None:
     try:
-        empty = pa.schema([field]).empty_table().column(0).combine_chunks()
-        _kept(empty, _kept_type(field.type)).take(pa.array([], pa.int64()))
+        for kind in _nested(field.type):
+            _kept(pa.nulls(1, kind), kept_type(kind)).take(pa.array([0]))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise SchemaError(
             f"Column {field.name!r} of the {side.name.lower()} input is {field.type}, "
             "whose rows Arrow cannot copy out.",
             remedy="Cast it to another type or leave it out.",
         ) from error
+
+
+def _nested(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """A type and those in it: of a list that is null, nobody asks for its elements' type."""
+    yield kind
+    if pt.is_struct(kind) or pt.is_map(kind) or pt.is_list(kind) or pt.is_large_list(kind):
+        for number in range(kind.num_fields):
+            yield from _nested(kind.field(number).type)
 
 
 def _differences(declared: pa.Schema, batch: pa.RecordBatch) -> list[str]:

@@ -35,11 +35,15 @@ _LONGEST_PART = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """One pair of key columns by position, and the type in which they are compared."""
+    """One pair of key columns by position, and the type in which they are compared.
+
+    `padding`: to how many characters a side's texts are padded first, 0 if they are not.
+    """
 
     left: int
     right: int
     kind: pa.DataType
+    padding: tuple[int, int] = (0, 0)
 
     def of(self, side: Side) -> int:
         return self.left if side is Side.LEFT else self.right
@@ -74,7 +78,7 @@ def codec_for(
     if len(columns) == 1:
         (column,) = columns
         types = [schemas[side].field(column.of(side)).type for side in Side]
-        if all(is_bytes(kind) for kind in types):
+        if all(is_bytes(kind) for kind in types) and not any(column.padding):
             return PayloadKeys(column, rehash)
     slots = [slot for column in columns for slot in slots_of(column.kind)]
     bits = [slot.bits for slot in slots]
@@ -86,7 +90,7 @@ def codec_for(
 def _leaves(columns: Sequence[KeyColumn], side: Side, batch: pa.RecordBatch) -> Leaves:
     leaves = Leaves()
     for column in columns:
-        leaves.add(batch.column(column.of(side)), column.kind)
+        leaves.add(batch.column(column.of(side)), column.kind, padding=column.padding[side])
     return leaves
 
 

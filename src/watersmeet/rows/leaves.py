@@ -16,7 +16,7 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from watersmeet.rows.batch import aligned, fixed_bytes, has_offsets, variable_bytes
-from watersmeet.rows.types import converted, ticks_per_second, unwrapped
+from watersmeet.rows.types import converted, padded, ticks_per_second, unwrapped
 
 Mask = NDArray[np.bool_]
 Fixed = NDArray[Any]
@@ -77,9 +77,11 @@ class Leaves:
     variable: list[Variable] = field(default_factory=list)
     valid: Mask | None = None
 
-    def add(self, array: pa.Array, kind: pa.DataType) -> None:
+    def add(self, array: pa.Array, kind: pa.DataType, *, padding: int = 0) -> None:
         """Add one key column. A row that is null here matches nothing."""
         array = unwrapped(array)
+        if padding:
+            array = padded(array, padding)
         if array.null_count:
             self._only(array.is_valid().to_numpy(zero_copy_only=False))
         self._add_values(array, kind)
@@ -119,7 +121,7 @@ class Leaves:
             return _decimal_values(converted(array, kind), kind)
         dtype = _slot(kind).dtype
         assert dtype is not None, f"{kind} has fixed width"
-        if pt.is_temporal(kind) and not pt.is_date(kind):
+        if pt.is_temporal(kind) and not pt.is_date32(kind):
             return self._moments(array, kind).astype(dtype, copy=False)
         if pt.is_integer(kind):
             return _view(array, np.dtype(array.type.to_pandas_dtype())).astype(dtype, copy=False)
@@ -127,11 +129,11 @@ class Leaves:
 
     def _moments(self, array: pa.Array, kind: pa.DataType) -> Fixed:
         """Ticks of the finer unit. What it cannot express equals nothing on the other side."""
-        ticks = ticks_per_second(kind.unit)
-        if pt.is_date(array.type):
+        ticks = ticks_per_second(kind)
+        if pt.is_date32(array.type):
             factor = _SECONDS_PER_DAY * ticks
         else:
-            factor = ticks // ticks_per_second(array.type.unit)
+            factor = ticks // ticks_per_second(array.type)
         values = _view(array, np.dtype(f"<i{array.type.byte_width}"))
         if factor == 1:
             return values

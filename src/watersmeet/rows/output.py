@@ -11,6 +11,7 @@ import pyarrow as pa
 from watersmeet.errors import SchemaError
 from watersmeet.model import JoinType, Side
 from watersmeet.rows.address import Rows
+from watersmeet.rows.intake import kept_type
 from watersmeet.rows.types import converted
 
 Schemas = tuple[pa.Schema, pa.Schema]
@@ -32,8 +33,17 @@ class OutputColumn:
             rows = left if side is Side.LEFT else right
             if rows is not None:
                 values = rows.source.take(column, rows.index)
-                return self._converted(values) if self.cast else values
-        return pa.nulls(count, self.field.type)
+                return self._wrapped(self._converted(values) if self.cast else values)
+        return self._wrapped(pa.nulls(count, kept_type(self.field.type)))
+
+    def _wrapped(self, values: pa.Array) -> pa.Array:
+        """Rows are kept without the meaning that an extension type adds to its values."""
+        kind = self.field.type
+        if not isinstance(kind, pa.BaseExtensionType):
+            return values
+        if values.type != kind.storage_type:
+            values = values.cast(kind.storage_type)
+        return pa.ExtensionArray.from_storage(kind, values)
 
     def _converted(self, values: pa.Array) -> pa.Array:
         try:
@@ -48,27 +58,47 @@ class OutputColumn:
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """Names of two key columns and the type they are compared in. Equal names: SQL's USING."""
+    """Names of two key columns, and the type they are compared in.
+
+    `shared`: they are one column of the output, as in SQL's USING. `padding`: to how many
+    characters a side's texts are padded before they are compared, 0 if they are not.
+    """
 
     left: str
     right: str
     kind: pa.DataType
+    shared: bool
+    padding: tuple[int, int] = (0, 0)
 
-    @property
-    def shared(self) -> bool:
-        return self.left == self.right
+    def of(self, side: Side) -> str:
+        return self.left if side is Side.LEFT else self.right
 
 
 def output_columns(
-    schemas: Schemas, keys: Sequence[KeyPair], how: JoinType, *, suffixes: tuple[str, str]
+    declared: Schemas,
+    kept: Schemas,
+    keys: Sequence[KeyPair],
+    *,
+    how: JoinType,
+    suffixes: tuple[str, str],
 ) -> tuple[OutputColumn, ...]:
-    """Spark's order: shared keys, then the left side's other columns, then the right side's."""
+    """Spark's order: shared keys, then the left side's other columns, then the right side's.
+
+    Columns have the types in which rows are `kept`, but for extension types, which come back as
+    they were declared.
+    """
+    schemas = (_given(declared[Side.LEFT], kept[Side.LEFT]), _given(declared[1], kept[1]))
     shared = [key for key in keys if key.shared]
-    once = {key.left for key in shared}
     columns = [_shared_key(schemas, key, how) for key in shared]
-    others = {side: [f for f in schemas[side] if f.name not in once] for side in Side}
+    others = {}
+    for side in Side:
+        once = {key.of(side) for key in shared}
+        others[side] = [field for field in schemas[side] if field.name not in once]
     if how.emits_pairs:
+        names = {column.field.name for column in columns}
         clashes = {f.name for f in others[Side.LEFT]} & {f.name for f in others[Side.RIGHT]}
+        # Of a shared key spelled in two ways, the other spelling may be another column's name.
+        clashes |= {f.name for side in Side for f in others[side] if f.name in names}
     else:
         clashes, others[Side.RIGHT] = set(), []
     for side in Side:
@@ -82,14 +112,22 @@ def output_columns(
     return tuple(columns)
 
 
+def _given(declared: pa.Schema, kept: pa.Schema) -> pa.Schema:
+    fields = [
+        mine if isinstance(mine.type, pa.BaseExtensionType) else other
+        for mine, other in zip(declared, kept, strict=True)
+    ]
+    return pa.schema(fields)
+
+
 def _can_miss(side: Side, how: JoinType) -> bool:
     """Whether an output row can lack its part from `side`."""
     return how.emits_pairs and how.keeps_unmatched(side.other)
 
 
 def _shared_key(schemas: Schemas, key: KeyPair, how: JoinType) -> OutputColumn:
-    left, right = (schema.field(key.left) for schema in schemas)
-    places = [(side, schemas[side].get_field_index(key.left)) for side in Side]
+    left, right = (schemas[side].field(key.of(side)) for side in Side)
+    places = [(side, schemas[side].get_field_index(key.of(side))) for side in Side]
     if how is JoinType.RIGHT:
         return OutputColumn(right, (places[Side.RIGHT],), cast=False)
     if how is not JoinType.FULL:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import JoinType, Side
 from watersmeet.rows.address import Matches, Rows
 from watersmeet.rows.condition import Condition, ConditionLike
 from watersmeet.rows.intake import Intake
 from watersmeet.rows.keys import KeyCodec, KeyColumn, Rehash, codec_for, equal_keys
 from watersmeet.rows.leaves import Mask
+from watersmeet.rows.on import KeyNames, On, check_name, key_names
 from watersmeet.rows.output import KeyPair, OutputColumn, Schemas, output_columns
-from watersmeet.rows.types import comparison_type
+from watersmeet.rows.types import comparison_type, padding_of
 
-On = str | Sequence[str | tuple[str, str]] | Mapping[str, str]
+__all__ = ["EncodedRows", "JoinSchema", "On"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +76,22 @@ class JoinSchema:
         how = JoinType.parse(how)
         intakes = (Intake.of(Side.LEFT, left), Intake.of(Side.RIGHT, right))
         schemas = (intakes[Side.LEFT].kept, intakes[Side.RIGHT].kept)
-        keys = tuple(_key_pair(schemas, *names) for names in _pairs(on))
+        keys = tuple(_key_pair(schemas, names) for names in key_names(on))
         positions = [
-            KeyColumn(left.get_field_index(key.left), right.get_field_index(key.right), key.kind)
+            KeyColumn(
+                left.get_field_index(key.left),
+                right.get_field_index(key.right),
+                key.kind,
+                key.padding,
+            )
             for key in keys
         ]
-        columns = output_columns(schemas, keys, how, suffixes=suffixes)
+        declared = (intakes[Side.LEFT].declared, intakes[Side.RIGHT].declared)
+        columns = output_columns(declared, schemas, keys, how=how, suffixes=suffixes)
         resolved = None
         if condition is not None:
             shape = how if how.emits_pairs else JoinType.INNER
-            pair = output_columns(schemas, keys, shape, suffixes=suffixes)
+            pair = output_columns(declared, schemas, keys, how=shape, suffixes=suffixes)
             resolved = Condition.resolve(condition, pair)
         codec = codec_for(positions, schemas, rehash=rehash)
         return cls(
@@ -161,46 +166,17 @@ class JoinSchema:
         return self.codec.payload(side)
 
 
-def _pairs(on: On) -> list[tuple[str, str]]:
-    """The names of the key columns, left and right, from any way to write them."""
-    items: list[object]
-    if isinstance(on, str):
-        items = [on]
-    elif isinstance(on, Mapping):
-        items = list(on.items())
-    elif isinstance(on, Sequence):
-        items = list(on)
-    else:
-        items = [on]
-    pairs: list[tuple[str, str]] = []
-    for item in items:
-        match item:
-            case str():
-                pairs.append((item, item))
-            case (str() as left, str() as right):
-                pairs.append((left, right))
-            case _:
-                raise InvalidArgument(
-                    f"on={on!r} does not name key columns.",
-                    remedy='Write on="k", on=["k", "j"], on=[("a", "b")] or on={"a": "b"}.',
-                )
-    if not pairs or len(set(pairs)) < len(pairs):
-        raise InvalidArgument(
-            f"on={on!r} names {'a key twice' if pairs else 'no key'}.",
-            remedy="Name at least one pair of key columns, each pair once.",
-        )
-    return pairs
-
-
-def _key_pair(schemas: Schemas, left: str, right: str) -> KeyPair:
-    for side, name in zip(Side, (left, right), strict=True):
-        if name not in schemas[side].names:
-            raise SchemaError(
-                f"The {side.name.lower()} input has no column {name!r}.",
-                remedy=f"Its columns are {', '.join(schemas[side].names) or 'none'}.",
-            )
-    kind = comparison_type(schemas[Side.LEFT].field(left), schemas[Side.RIGHT].field(right))
-    return KeyPair(left, right, kind)
+def _key_pair(schemas: Schemas, names: KeyNames) -> KeyPair:
+    for side in Side:
+        check_name(names.of(side), schemas[side].names, side)
+    left, right = (schemas[side].field(names.of(side)) for side in Side)
+    return KeyPair(
+        names.left,
+        names.right,
+        comparison_type(left, right),
+        shared=names.shared,
+        padding=(padding_of(left), padding_of(right)),
+    )
 
 
 def _with_key(schema: pa.Schema, hidden: pa.DataType | None) -> pa.Schema:

@@ -8,6 +8,7 @@ text, or on digits that its 38-digit decimals round away.
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from watersmeet.errors import SchemaError
@@ -27,6 +28,8 @@ _SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _UNITS = ("s", "ms", "us", "ns")
 _SPARK_DIGITS = 38
 _ARROW_DIGITS = 76
+# Of a key column's field: to how many characters Spark pads its texts before it compares them.
+_PADDED = b"watersmeet.padded"
 
 
 class Incomparable(Exception):
@@ -78,8 +81,6 @@ def plain(kind: pa.DataType) -> pa.DataType:
         return pa.large_string()
     if pt.is_binary_view(kind):
         return pa.large_binary()
-    if pt.is_date64(kind):
-        return pa.date32()
     if pt.is_float16(kind):
         return pa.float32()
     if pt.is_decimal(kind) and not pt.is_decimal256(kind):
@@ -174,13 +175,16 @@ def _common_bytes(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 
 def _common_moment(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    if pt.is_date(left) and pt.is_date(right):
+        # Milliseconds: one that is not midnight equals no day, and itself.
+        return pa.date64()
     if pt.is_date(left) and pt.is_timestamp(right):
         left, right = right, left
     if pt.is_timestamp(left) and pt.is_date(right):
         if left.tz is not None:
             raise Incomparable("Spark's answer depends on the session's time zone")
-        # A date is midnight, a whole number of any unit.
-        return left
+        # A day is midnight, a whole number of any unit; in 64 bits it may be a millisecond.
+        return pa.timestamp(_finer(left.unit, "ms")) if pt.is_date64(right) else left
     if pt.is_timestamp(left) and pt.is_timestamp(right):
         if (left.tz is None) != (right.tz is None):
             raise Incomparable("Spark's answer depends on the session's time zone")
@@ -197,8 +201,25 @@ def _finer(one: str, two: str) -> str:
     return max(one, two, key=_UNITS.index)
 
 
-def ticks_per_second(unit: str) -> int:
+def ticks_per_second(kind: pa.DataType) -> int:
+    """Of a type that counts seconds or parts of them."""
+    unit = "ms" if pt.is_date64(kind) else kind.unit
     return int(1000 ** _UNITS.index(unit))
+
+
+def with_padding(field: pa.Field, length: int) -> pa.Field:
+    """A text column that is compared as if padded with blanks to `length` characters."""
+    return field.with_metadata({_PADDED: str(length).encode()})
+
+
+def padding_of(field: pa.Field) -> int:
+    return int((field.metadata or {}).get(_PADDED, 0))
+
+
+def padded(texts: pa.Array, length: int) -> pa.Array:
+    """As Spark's rpad: what is longer is cut."""
+    cut = pc.utf8_slice_codeunits(texts, 0, length)
+    return pc.utf8_rpad(cut, width=length, padding=" ")
 
 
 def unwrapped(array: pa.Array) -> pa.Array:

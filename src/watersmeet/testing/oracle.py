@@ -174,7 +174,8 @@ def _holding(
         numbered = joined.append_column("__pair", pa.array(range(len(matched))))
         kept = numbered.filter(predicate).column("__pair").to_pylist()
         return [matched[k] for k in kept]
-    answers = predicate(joined.combine_chunks().to_batches()[0]).to_pylist()
+    batch = joined.combine_chunks().to_batches()[0]
+    answers = predicate(batch).to_pylist() if callable(predicate) else predicate.holds(batch)
     return [pair for pair, answer in zip(matched, answers, strict=True) if answer]
 
 

@@ -17,8 +17,8 @@ from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.aggregates.settings import Settings
 from watersmeet.aggregates.specification import Aggregate
-from watersmeet.model import Side, parse_bytes
-from watersmeet.rows.schema import On
+from watersmeet.model import Side, parse_bytes, parse_seed
+from watersmeet.rows.on import On
 from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
 from watersmeet.spark.aggregates.engine import Blocks, ClusterEngine, RippleEngine
 from watersmeet.spark.frames import check_dataframe, rows_of
@@ -35,9 +35,9 @@ _UNKNOWN_ROWS = 1 << 20
 def aggregate(
     left: DataFrame,
     right: DataFrame,
-    *,
     on: On,
     how: str = "inner",
+    *,
     group_by: str | Sequence[str] | None = None,
     where: str | None = None,
     confidence: float = 0.95,
@@ -91,6 +91,7 @@ def aggregate(
         confidence, simultaneous=simultaneous, every_look=every_look, heavy_tails=heavy_tails
     )
     limit = parse_bytes(memory)
+    seed = parse_seed(seed)
     spark = left.sparkSession
     resolved = question.resolve(
         (arrow_schema(left, argument="left"), arrow_schema(right, argument="right"))

@@ -41,10 +41,10 @@ _BUDGET_WITHOUT_TICKS = 0.5
 def join_streams(
     left: DataFrame,
     right: DataFrame,
-    *,
     on: On,
-    state: str | os.PathLike[str],
     how: str = "inner",
+    *,
+    state: str | os.PathLike[str],
     algorithm: str = "auto",
     memory: int | str = "256MB",
     wait_threshold: float = 0.5,

@@ -10,9 +10,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.model import parse_seed
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
-from watersmeet.rows.schema import On
+from watersmeet.rows.on import On
 from watersmeet.spark.frames import check_dataframe, rows_of
 from watersmeet.spark.room import Room
 from watersmeet.spark.scans.relation import open_relation
@@ -24,9 +25,9 @@ from watersmeet.store.account import SMALLEST_MEMORY, MemoryPlan
 def join(
     left: DataFrame,
     right: DataFrame,
-    *,
     on: On,
     how: str = "inner",
+    *,
     algorithm: str = "auto",
     memory: int | str = "256MB",
     storage: str | Path | None = None,
@@ -75,6 +76,7 @@ def join(
         check_dataframe(dataframe, side)
     question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
     limit, _ = MemoryPlan.parse(memory)
+    seed = parse_seed(seed)
     spark = left.sparkSession
     place = Place.of(spark)
     each = limit // place.tasks_a_machine

@@ -1,0 +1,87 @@
+"""Which columns must be equal: `on` in all the ways to write it, and names by Spark's rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.model import Side
+
+
+@dataclass(frozen=True, slots=True)
+class KeyNames:
+    """Two key columns. `shared`: they are one column of the result, as in SQL's USING."""
+
+    left: str
+    right: str
+    shared: bool
+
+    def of(self, side: Side) -> str:
+        return self.left if side is Side.LEFT else self.right
+
+
+On = str | Sequence[str | tuple[str, str] | KeyNames] | Mapping[str, str]
+
+
+def key_names(on: Any) -> list[KeyNames]:
+    """The pairs of key columns, from any way to write them."""
+    items: list[object]
+    if isinstance(on, Mapping):
+        items = list(on.items())
+    elif isinstance(on, Sequence) and not isinstance(on, str):
+        items = list(on)
+    else:
+        items = [on]
+    names: list[KeyNames] = []
+    for item in items:
+        match item:
+            case KeyNames():
+                names.append(item)
+            case str():
+                names.append(KeyNames(item, item, True))
+            case (str() as left, str() as right):
+                names.append(KeyNames(left, right, left == right))
+            case _:
+                raise InvalidArgument(
+                    f"on={on!r} does not name key columns.",
+                    remedy='Write on="k", on=["k", "j"], on=[("a", "b")] or on={"a": "b"}.',
+                )
+    if not names or len({(each.left, each.right) for each in names}) < len(names):
+        raise InvalidArgument(
+            f"on={on!r} names {'a key twice' if names else 'no key'}.",
+            remedy="Name at least one pair of key columns, each pair once.",
+        )
+    return names
+
+
+def check_name(name: str, columns: Sequence[str], side: Side) -> None:
+    """Refuse a name that no column has, and say which one differs from it by case alone."""
+    if name in columns:
+        return
+    word = side.name.lower()
+    alike = [column for column in columns if column.lower() == name.lower()]
+    if alike:
+        raise SchemaError(
+            f"The {word} input has no column {name!r}, but {' and '.join(map(repr, alike))}.",
+            remedy="Upper and lower case differ here: write the name as the input has it.",
+        )
+    raise SchemaError(
+        f"The {word} input has no column {name!r}.",
+        remedy=f"Its columns are {', '.join(columns) or 'none'}.",
+    )
+
+
+def spelled(name: str, columns: Sequence[str], side: Side) -> str:
+    """The column that Spark means by a name while spark.sql.caseSensitive is false."""
+    alike = [column for column in columns if column.lower() == name.lower()]
+    if len(alike) > 1:
+        raise SchemaError(
+            f"{name!r} could be {' or '.join(map(repr, alike))} of the {side.name.lower()} input: "
+            "upper and lower case are one to Spark while spark.sql.caseSensitive is false.",
+            remedy="Rename all but one of them, or set spark.sql.caseSensitive to true.",
+        )
+    if not alike:
+        check_name(name, columns, side)
+    return alike[0]
