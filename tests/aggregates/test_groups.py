@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,3 +78,16 @@ def test_more_combinations_than_64_bits_can_number() -> None:
     assert groups.codes.tolist() == [*range(5_000), *range(5_000)]
     for values, column in zip(groups.values, columns, strict=True):
         assert values.to_pylist() == column.tolist()
+
+
+def test_every_nan_is_one_group_whatever_its_bits() -> None:
+    bits = np.array([0x7FF8000000000000, 0x7FF8000000000001, 0xFFF8000000000000], np.uint64)
+    groups = Groups.of([pa.array(bits.view(np.float64))])
+    assert groups.count == 1
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.decimal32(5, 1), pa.decimal64(12, 1)])
+def test_short_numbers_are_grouped_in_sparks_types(kind: pa.DataType) -> None:
+    values = pa.array([1.5, None, 2.5, 1.5] if kind == pa.float16() else
+                      [Decimal("1.5"), None, Decimal("2.5"), Decimal("1.5")], kind)  # fmt: skip
+    assert Groups.of([values]).codes.tolist() == [0, 1, 2, 0]  # type: ignore[union-attr]

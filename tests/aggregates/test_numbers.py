@@ -124,12 +124,12 @@ def test_a_sum_of_more_than_64_bits_needs_no_slow_numbers() -> None:
 @given(st.lists(st.lists(st.tuples(LONGS, st.integers(0, 2)), max_size=5), min_size=1, max_size=4))
 def test_sums_add_up(parts: list[list[tuple[int, int]]]) -> None:
     """In any order, and from parts that know only their own groups."""
-    total = Sums.of(numbers_of([]), np.empty(0, np.int64), groups=3, centre=0.0)
+    total = Sums.of(numbers_of([]), np.empty(0, np.int64), groups=3, spread=True)
     for part in reversed(parts):
         present = sorted({code for _, code in part})
         codes = np.array([present.index(code) for _, code in part], np.int64)
         numbers = numbers_of([value for value, _ in part])
-        own = Sums.of(numbers, codes, groups=len(present), centre=0.0)
+        own = Sums.of(numbers, codes, groups=len(present), spread=True)
         total = total + own.placed(np.array(present, np.int64), 3)
         low, high = total.total.bounds
         assert all(low <= value <= high for value in total.total.values)
@@ -138,8 +138,8 @@ def test_sums_add_up(parts: list[list[tuple[int, int]]]) -> None:
         values = [value for value, code in everything if code == group]
         assert total.total.values[group] == sum(values)
         assert total.count[group] == len(values)
-        assert total.squares is not None
-        assert total.squares[group] == pytest.approx(sum(float(v) ** 2 for v in values))
+        about_zero = total.squares_about(0.0)[group]
+        assert about_zero == pytest.approx(sum(float(v) ** 2 for v in values))
 
 
 @given(st.lists(st.floats(-1e200, 1e200), max_size=40), st.integers(0, 40))
@@ -170,28 +170,26 @@ def test_squares_about_a_centre(rows: list[tuple[int | None, int, int]], centre:
     weights = [row[2] for row in rows]
     numbers = numbers_of(values, scale=2)
     codes_array, weights_array = np.array(codes, np.int64), np.array(weights, np.int64)
-    exact = Sums.of(numbers, codes_array, groups=3, weights=weights_array, centre=centre)
+    exact = Sums.of(numbers, codes_array, groups=3, weights=weights_array, spread=True)
     floats = Numbers(numbers.floats(), numbers.valid)
-    same = Sums.of(floats, codes_array, groups=3, weights=weights_array, centre=centre)
+    same = Sums.of(floats, codes_array, groups=3, weights=weights_array, spread=True)
     squares = [
         None if v is None else w * (v / 100 - centre) ** 2
         for v, w in zip(values, weights, strict=True)
     ]
     expected = [math.fsum(known(squares, codes, group)) for group in range(3)]
-    assert exact.squares is not None
-    assert same.squares is not None
-    assert exact.squares.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-6)
-    assert same.squares.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-6)
+    for sums in (exact, same):
+        about = sums.squares_about(centre)
+        assert about.tolist() == pytest.approx(expected, rel=1e-9, abs=1e-6)
 
 
 def test_squares_of_many_rows_by_many_groups_are_each_counted_once() -> None:
     values = np.arange(20_000) % 7
     for groups in (1, 3, 5000):
         codes = np.arange(20_000) % groups
-        sums = Sums.of(Numbers(values, None, 0, (0, 6)), codes, groups=groups, centre=1.0)
+        sums = Sums.of(Numbers(values, None, 0, (0, 6)), codes, groups=groups, spread=True)
         expected = np.bincount(codes, (values - 1.0) ** 2)
-        assert sums.squares is not None
-        np.testing.assert_allclose(sums.squares, expected, rtol=1e-12)
+        np.testing.assert_allclose(sums.squares_about(1.0), expected, rtol=1e-12)
 
 
 @given(st.lists(st.tuples(st.none() | LONGS | st.just(2**70), st.integers(0, 2)), max_size=20))

@@ -70,3 +70,33 @@ def test_words() -> None:
     assert "95.0% was promised" in str(card)
     assert str(ScoreCard.of(looks[-1:])).startswith("No interval was shown")
     assert ScoreCard.of(looks[-1:]).share == 1
+
+
+def test_of_many_that_missed_a_few_are_named() -> None:
+    card = ScoreCard(4_000, 4_000 - 1_494, tuple(Missed(1, "s", (n,)) for n in range(1_494)), 0.95)
+    lines = str(card).splitlines()
+    assert len(lines) == 12
+    assert lines[-1] == "  and 1,484 more, in `missed`"
+
+
+def test_a_group_of_nan_is_scored_like_others() -> None:
+    values = np.array([np.nan, 1.0])[np.random.default_rng(2).integers(0, 2, 4_000)]
+    left = pa.table({"k": np.arange(4_000) % 10, "g": values})
+    with wm.local.aggregate(
+        left, pa.table({"k": np.arange(10)}), on="k", group_by="g", n=wm.count()
+    ) as run:
+        looks = list(run)
+    assert ScoreCard.of(looks).shown == sum(int(look.cells.trusted.sum()) for look in looks[:-1])
+
+
+def test_pandas_tells_null_from_nan_and_keeps_whole_numbers() -> None:
+    left = pa.table(
+        {"k": [1] * 6, "x": [1.0, float("nan"), None] * 2, "i": [7, None, 2**60 + 1] * 2}
+    )
+    for column, wanted in (("x", [False, False, True]), ("i", [False, True, False])):
+        with wm.local.aggregate(
+            left, pa.table({"k": [1]}), on="k", group_by=column, n=wm.count()
+        ) as run:
+            found = run.exact().table[column]
+        assert found.isna().tolist() == wanted
+    assert found.tolist()[2] == 2**60 + 1

@@ -16,7 +16,10 @@ from watersmeet.aggregates.planner import Design
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.errors import InputChanged, InvalidArgument, SchemaError, WatersmeetError
 
-LEFT = pa.table({"k": [1, 2], "a": [1, 2], "word": ["x", "y"], "same": [1, 2]})
+LEFT = pa.table(
+    {"k": [1, 2], "a": [1, 2], "word": ["x", "y"], "same": [1, 2], "both": [{"p": 1}, {"p": 2}],
+     "list": [[1], [2]], "n_low": [1, 2]}
+)  # fmt: skip
 RIGHT = pa.table({"k": [1, 2], "b": [1, 2], "same": [1, 2]})
 COUNT: dict[str, Any] = {"n": wm.count()}
 
@@ -39,6 +42,17 @@ COUNT: dict[str, Any] = {"n": wm.count()}
         ({"group_by": 3, **COUNT}, InvalidArgument, "group_by=3"),
         ({"group_by": ["word", "WORD"], **COUNT}, InvalidArgument, "twice"),
         ({"group_by": "a", "a": wm.count()}, InvalidArgument, "both an aggregate and a column"),
+        ({"group_by": "both", **COUNT}, SchemaError, "'both', which is of type struct"),
+        ({"group_by": ["word", "list"], **COUNT}, SchemaError, "'list', which is of type list"),
+        ({"group_by": "n_low", **COUNT}, InvalidArgument, "n_low is asked for"),
+        ({"n_high": wm.sum("a"), **COUNT}, InvalidArgument, "n_high is asked for"),
+        ({"seed": "x", **COUNT}, InvalidArgument, "seed='x'"),
+        ({"seed": True, **COUNT}, InvalidArgument, "seed=True"),
+        ({"seed": 1.5, **COUNT}, InvalidArgument, "seed=1.5"),
+        ({"simultaneous": "no", **COUNT}, InvalidArgument, "simultaneous='no'"),
+        ({"every_look": 1, **COUNT}, InvalidArgument, "every_look=1"),
+        ({"heavy_tails": "drop", **COUNT}, InvalidArgument, "heavy_tails='drop'"),
+        ({"heavy_tails": ["flag"], **COUNT}, InvalidArgument, "heavy_tails="),
         ({"where": "a + 1", **COUNT}, InvalidArgument, "neither true nor false"),
         ({"where": 3, **COUNT}, InvalidArgument, "where=3 is no text"),
         ({"where": "nobody > 1", **COUNT}, SchemaError, "'nobody'"),

@@ -26,7 +26,7 @@ from tests.spark.workers import workers
 from watersmeet.aggregates.numbers import ArithmeticFailed
 from watersmeet.aggregates.planner import Design
 from watersmeet.aggregates.specification import Aggregate
-from watersmeet.errors import InputChanged, InvalidArgument
+from watersmeet.errors import InputChanged, InvalidArgument, SchemaError
 from watersmeet.spark.aggregates import engine
 from watersmeet.spark.aggregates.aggregate import SparkAggregate
 from watersmeet.spark.aggregates.tasks import heard, read_blocks
@@ -379,6 +379,43 @@ def test_estimates_as_a_dataframe(mixed: Frames) -> None:
         (first,) = run.to_df().where("o_kind = 'a'").collect()
         assert first.n_low <= first.n <= first.n_high
         assert isinstance(first.n_trusted, bool)
+
+
+@pytest.fixture(scope="module")
+def odd(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Frames:
+    """Values that pandas cannot tell apart, and types that Arrow has only one of."""
+    path = str(tmp_path_factory.mktemp("odd") / "l")
+    spark.range(0, 600, 1, 3).selectExpr(
+        "id % 10 id",
+        "element_at(array(double('nan'), 0D, -0D, null, double('inf')), cast(id % 5 + 1 as int)) z",
+        "cast(if(id % 4 = 0, null, id % 4) as int) i",
+        "cast(make_dt_interval(cast(id % 3 as int)) as interval day) days",
+        "timestamp'1969-12-31 23:59:59.999999' + make_dt_interval(cast(id % 3 as int)) at",
+        "named_struct('p', id % 2) st", "array(id % 2) ar", "map('p', id % 2) ma",
+    ).write.parquet(path)  # fmt: skip
+    return spark.read.parquet(path), spark.range(10)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
+@pytest.mark.parametrize("column", ["z", "i", "days", "at"])
+def test_groups_come_back_as_spark_has_them(
+    spark: SparkSession, odd: Frames, column: str, zone: str
+) -> None:
+    """NaN is no null, whole numbers beside null stay whole, intervals keep their unit."""
+    asked: dict[str, Any] = {"n": wm.count(), "s": wm.sum("z"), "m": wm.avg("z")}
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        with wm.aggregate(*odd, on="id", group_by=column, **asked) as run:
+            assert_equal(run, sparks_own(odd, group_by=[column], **asked), [column])
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before or "UTC")
+
+
+@pytest.mark.parametrize("column", ["st", "ar", "ma"])
+def test_groups_of_several_values_are_refused_at_the_call(odd: Frames, column: str) -> None:
+    with pytest.raises(SchemaError, match=f"group_by has '{column}'"):
+        wm.aggregate(*odd, on="id", group_by=column, n=wm.count())
 
 
 def test_what_cannot_be_asked(spark: SparkSession, mixed: Frames) -> None:

@@ -37,7 +37,7 @@ ENTRY_BYTES = 8 + 2 * 4 + 8
 @dataclass(frozen=True)
 class Factor:
     """Sums of a factor over the rows of each entry: how many are not null, value, and, where an
-    entry has several rows, squares of the distances from `centre`.
+    entry has several rows, squares of the distances from their mean.
 
     `bounds` are those of the values themselves; `extremes`, for whole numbers, the least and the
     most of each entry.
@@ -48,24 +48,23 @@ class Factor:
     squares: NDArray[np.float64] | None
     bounds: Bounds
     extremes: tuple[Numbers, Numbers] | None
-    centre: float = 0.0
 
     def squares_of(
-        self, found: Positions, mine: Numbers | None, *, centre: float
+        self, found: Positions, mine: Numbers | None, *, centres: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Sums, over the rows of each entry, of (mine * value - centre) squared.
 
-        Squares about zero would lose everything where the mean is large beside the spread.
+        Each pair has a centre, the mean of its group: about zero, or about the mean of all, the
+        spread of values that lie far from there would be lost in rounding.
         """
-        sums, times = self.sums.floats()[found], 1.0 if mine is None else mine.floats()
+        means, times = self.sums.floats()[found], 1.0 if mine is None else mine.floats()
         counts = 1 if self.counts is None else self.counts[found]
         with np.errstate(all="ignore"):
             if self.squares is None:
-                return np.asarray((times * sums - centre) ** 2 * counts)
-            moved = times * self.centre - centre
-            beside = sums - self.centre * counts
-            squares = times**2 * self.squares[found] + 2 * times * moved * beside
-            return np.asarray(squares + moved**2 * counts)
+                return np.asarray((times * means - centres) ** 2 * counts)
+            means = means / np.maximum(counts, 1)
+            squares = times**2 * self.squares[found]
+            return np.asarray(squares + (times * means - centres) ** 2 * counts)
 
 
 @dataclass(frozen=True)
@@ -268,14 +267,12 @@ def _alone(value: Numbers) -> Factor:
 
 
 def _together(value: Numbers, codes: Positions, entries: int) -> Factor:
-    floats = value.floats()
-    centre = mean_of(floats if value.valid is None else floats[value.valid]) or 0.0
-    sums = Sums.of(value, codes, groups=entries, centre=centre)
+    sums = Sums.of(value, codes, groups=entries, spread=True)
     total = sums.total if sums.error is None else Numbers(sums.floats(), None)
     # Decimals are as wide as any product of theirs.
     whole = value.exact and not value.scale
     extremes = extremes_of(value, codes, groups=entries) if whole else None
-    return Factor(sums.count, total, sums.squares, value.bounds, extremes, centre)
+    return Factor(sums.count, total, sums.squares, value.bounds, extremes)
 
 
 def _ordered(groups: Groups, order: Positions) -> Groups:

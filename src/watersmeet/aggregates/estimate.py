@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 
 from watersmeet.aggregates.layout import show
 from watersmeet.errors import MissingPackage
 from watersmeet.estimators import Cells
+
+_NAN = "NaN", object()
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,8 @@ class Estimate:
             name: values.take(pa.array(everyone))
             for name, values in zip(self.group_names, self.groups, strict=True)
         }
-        columns["aggregate"] = np.repeat(np.array(self.names, object), count)
+        names = np.repeat(np.array(self.names, object), count)
+        columns["aggregate"] = pa.array(names.tolist(), pa.string())
         for name, cells in (
             ("estimate", self.cells.value),
             ("low", self.cells.low),
@@ -110,13 +114,18 @@ class Estimate:
     def table(self) -> Any:
         """The same as a pandas DataFrame."""
         try:
-            import pandas  # type: ignore[import-untyped]  # noqa: F401
+            import pandas  # type: ignore[import-untyped]
         except ModuleNotFoundError as error:
             raise MissingPackage(
                 "`table` is a pandas DataFrame, and pandas is not installed.",
                 remedy="Install it with `pip install pandas`, or use `arrow`.",
             ) from error
-        return self.arrow.to_pandas()
+        table = self.arrow.to_pandas()
+        for name, values in zip(self.group_names, self.groups, strict=True):
+            # pandas' own columns of numbers have one mark for null and NaN, and no integers then.
+            if values.null_count and not pt.is_decimal(values.type) and _is_number(values.type):
+                table[name] = self.arrow[name].to_pandas(types_mapper=pandas.ArrowDtype)
+        return table
 
     @cached_property
     def answer(self) -> pa.Table:
@@ -129,9 +138,11 @@ class Estimate:
             if self.exact:
                 columns[name] = self.columns[number]
                 continue
-            columns[name] = _nullable(self.cells.value[number])
-            columns[f"{name}_low"] = _nullable(self.cells.low[number])
-            columns[f"{name}_high"] = _nullable(self.cells.high[number])
+            # An estimate of nothing is null; one of values among which there is NaN, is NaN.
+            absent = self.columns[number].is_null().to_numpy(zero_copy_only=False)
+            columns[name] = _nullable(self.cells.value[number], absent)
+            columns[f"{name}_low"] = _nullable(self.cells.low[number], absent)
+            columns[f"{name}_high"] = _nullable(self.cells.high[number], absent)
             columns[f"{name}_trusted"] = pa.array(self.cells.trusted[number])
         return pa.table(columns)
 
@@ -143,13 +154,14 @@ class Estimate:
 
     def contains(self, other: Estimate) -> list[tuple[str, tuple[Any, ...], bool]]:
         """For each interval that was trusted: does it hold the other's value?"""
-        places = {group: place for place, group in enumerate(other.keys())}
+        places = {_known(group): place for place, group in enumerate(other.keys())}
         verdicts = []
         for place, group in enumerate(self.keys()):
+            found = places.get(_known(group))
             for number, name in enumerate(self.names):
-                if not self.cells.trusted[number, place] or group not in places:
+                if not self.cells.trusted[number, place] or found is None:
                     continue
-                truth = other.cells.value[number, places[group]]
+                truth = other.cells.value[number, found]
                 low, high = self.cells.low[number, place], self.cells.high[number, place]
                 slack = 1e-9 * max(abs(low), abs(high))
                 inside = bool(low - slack <= truth <= high + slack)
@@ -164,5 +176,14 @@ class Estimate:
         return show(self)
 
 
-def _nullable(values: Any) -> pa.Array:
-    return pa.array(values, pa.float64(), mask=np.isnan(values))
+def _known(group: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A group by which it is found again: NaN equals nothing in Python, not even itself."""
+    return tuple(_NAN if value != value else value for value in group)
+
+
+def _nullable(values: Any, absent: Any) -> pa.Array:
+    return pa.array(values, pa.float64(), mask=np.isnan(values) & absent)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pt.is_integer(kind) or pt.is_floating(kind) or pt.is_boolean(kind))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,8 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from watersmeet.aggregates.promotion import spark_type
+
 Codes = NDArray[np.int64]
 _MOST = 1 << 62
+_WIDENED = (pa.float16(),)
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,14 @@ def _encode(column: pa.Array) -> tuple[Codes, pa.Array]:
     """Numbers of a column's values in the order in which they come, and the values."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if column.type in _WIDENED or pa.types.is_decimal(column.type):
+        # Arrow numbers no values of its short floats and decimals.
+        column = column.cast(spark_type(column.type))
     if pa.types.is_floating(column.type):
-        # SQL groups -0.0 with 0.0; adding zero leaves every other number alone.
+        # SQL groups -0.0 with 0.0, and every NaN with every other, whatever its bits; adding zero
+        # leaves all other numbers alone.
         column = pc.add(column, pa.scalar(0.0, column.type))
+        if pc.any(pc.is_nan(column)).as_py():
+            column = pc.if_else(pc.is_nan(column), pa.scalar(math.nan, column.type), column)
     encoded = column.dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary

@@ -14,7 +14,7 @@ from watersmeet.aggregates.groups import Groups
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.results import answer
 from watersmeet.aggregates.sums import Sums
-from watersmeet.aggregates.totals import BlockTotals, Part, centred, distinct, together
+from watersmeet.aggregates.totals import BlockTotals, Part, distinct, together
 from watersmeet.estimators import (
     ClusterSample,
     Evidence,
@@ -32,8 +32,8 @@ Codes = NDArray[np.int64]
 class Ledger:
     """Totals of all that was read, for the exact answer, and a sample of blocks for estimates.
 
-    Groups are numbered as they turn up. Squares are kept about one centre for each expression,
-    that of the first block that has values.
+    Groups are numbered as they turn up. Values are estimated about one centre for each
+    expression, that of the first block that has values.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class Ledger:
             self._sample(blocks, parts)
 
     def _taken_in(self, blocks: Sequence[BlockTotals]) -> list[Part]:
-        """Add to what was read; the blocks' totals about our centres."""
+        """Add to what was read; the blocks' totals."""
         for number, centre in enumerate(self._centres):
             # While no value was seen all is zero, about whatever centre.
             known = (block.traits[number].centre for block in blocks)
             if centre is None:
                 self._centres[number] = next((each for each in known if each is not None), None)
                 self.tails[number].centre = self.centres[number]
-        parts = [centred(block, self.centres) for block in blocks]
+        parts = [block.part for block in blocks]
         # Together with the known groups, which come first and keep their numbers.
         self.part = together([self.part, *parts] if self.groups else parts, self._question)
         return parts
@@ -153,7 +153,7 @@ class Ledger:
             moments[:, start] = sums.count
             moments[:, start + 1] = sums.floats() - centre * sums.count
             if sums.squares is not None:
-                moments[:, start + 2] = sums.squares
+                moments[:, start + 2] = sums.squares_about(centre)
         return moments
 
     def totals(self) -> Totals:
@@ -181,9 +181,8 @@ class Ledger:
                 columns.append(pa.array(part.pairs))
                 continue
             expression = self._question.aggregates.expressions[asked.expression]
-            centre = self.centres[asked.expression]
             sums = part.sums[asked.expression]
-            columns.append(answer(asked.kind, sums, values=expression.kind, centre=centre))
+            columns.append(answer(asked.kind, sums, values=expression.kind))
         return columns
 
 
@@ -220,7 +219,7 @@ class RippleLedger(Ledger):
         self._taken_in(merged)
         if not sampled:
             return
-        parts = [centred(block, self.centres) for block in plain]
+        parts = [block.part for block in plain]
         for block, part, codes, (left, right) in zip(
             plain, parts, self._codes(parts), pairs, strict=True
         ):

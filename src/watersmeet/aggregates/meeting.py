@@ -231,7 +231,11 @@ class _Batch:
             self._sum(number, pairs, codes, size)
             for number in range(len(self._question.aggregates.expressions))
         )
-        return only_seen(Part(groups, total, rows, sums))
+        part = only_seen(Part(groups, total, rows, sums))
+        kinds = [group.kind for group in self._question.aggregates.groups]
+        # In the types of the answer, as those of a block without a row: both will be added up.
+        typed = tuple(values.cast(kind) for values, kind in zip(part.groups, kinds, strict=True))
+        return replace(part, groups=typed)
 
     def _codes(self, pairs: _Pairs) -> tuple[Positions | None, tuple[pa.Array, ...], int]:
         """A number for the group of each pair, and what the numbers stand for."""
@@ -285,8 +289,8 @@ class _Batch:
         self, number: int, value: Numbers, codes: Positions | None, size: int,
         weights: Longs | None,
     ) -> Sums:  # fmt: skip
-        centre = (self._notes[number].centre or 0.0) if self._question.spreads[number] else None
-        return Sums.of(value, codes, groups=size, weights=weights, centre=centre)
+        spread = self._question.spreads[number]
+        return Sums.of(value, codes, groups=size, weights=weights, spread=spread)
 
     def _product(
         self, number: int, mine: Numbers | None, factor: Factor, pairs: _Pairs,
@@ -306,8 +310,9 @@ class _Batch:
             sums = replace(sums, count=total.astype(np.int64))
         if not self._question.spreads[number]:
             return sums
-        centre = self._notes[number].centre or 0.0
-        squares = factor.squares_of(pairs.found, mine, centre=centre)
+        means = sums.means()
+        centres = means[:1] if codes is None else means[codes]
+        squares = factor.squares_of(pairs.found, mine, centres=centres)
         if value.valid is not None:
             squares = np.where(value.valid, squares, 0.0)
         about = Sums.of(Numbers(squares, None), codes, groups=size).floats()

@@ -36,13 +36,8 @@ def result_type(kind: Kind, values: pa.DataType | None = None) -> pa.DataType:
     return pa.int64() if pt.is_integer(values) and kind is Kind.SUM else pa.float64()
 
 
-def answer(
-    kind: Kind, sums: Sums, *, values: pa.DataType | None = None, centre: float = 0.0
-) -> pa.Array:
-    """One value for each group. A group without numbers has no sum and no mean, but a count.
-
-    Spreads need the squares of the distances from `centre`.
-    """
+def answer(kind: Kind, sums: Sums, *, values: pa.DataType | None = None) -> pa.Array:
+    """One value for each group. A group without numbers has no sum and no mean, but a count."""
     target = result_type(kind, values)
     if kind is Kind.COUNT:
         return pa.array(sums.count, target)
@@ -56,7 +51,7 @@ def answer(
     with np.errstate(invalid="ignore", divide="ignore"):
         if kind is Kind.AVG:
             return pa.array(sums.floats() / sums.count, target, mask=~some)
-        return _spread(kind, sums, centre)
+        return _spread(kind, sums)
 
 
 def _mean(sums: Sums, target: pa.DataType) -> NDArray[Any]:
@@ -68,15 +63,12 @@ def _mean(sums: Sums, target: pa.DataType) -> NDArray[Any]:
     return np.asarray(np.where(np.asarray(total < 0, np.bool_), -size, size), object)
 
 
-def _spread(kind: Kind, sums: Sums, centre: float) -> pa.Array:
-    """Sum of squares about the mean: those about the centre less what the centre is beside it."""
+def _spread(kind: Kind, sums: Sums) -> pa.Array:
     if sums.squares is None:
-        raise ValueError("A variance needs sums that were made with a centre.")
+        raise ValueError("A variance needs sums that were made with their spread.")
     count = sums.count.astype(np.float64)
-    beside: Floats = sums.floats() - centre * count
-    about_mean = np.maximum(sums.squares - beside * beside / count, 0.0)
     # One infinite value leaves no mean to be about.
-    about_mean = np.where(np.isfinite(sums.floats()), about_mean, np.nan)
+    about_mean: Floats = np.where(np.isfinite(sums.floats()), sums.squares, np.nan)
     fewer = 1.0 if kind.of_sample else 0.0
     spread = about_mean / (count - fewer)
     if kind.is_root:

@@ -26,7 +26,7 @@ from watersmeet.aggregates.score import ScoreCard
 from watersmeet.aggregates.settings import Goal, Settings, share
 from watersmeet.aggregates.strata import Strata, strata
 from watersmeet.aggregates.totals import BlockTotals
-from watersmeet.errors import WatersmeetError
+from watersmeet.errors import InvalidArgument, WatersmeetError
 from watersmeet.estimators import Cells, Layout, Quantity, Totals, cells
 from watersmeet.estimators.forecast import Forecast
 from watersmeet.estimators.unseen import unseen_groups
@@ -215,7 +215,10 @@ class AggregateRun:
         The first estimate is made if there is none.
         """
         wanted = share(relative_error, "relative_error")
-        assert wanted is not None
+        if wanted is None:
+            raise InvalidArgument(
+                "relative_error=None is no part of a whole.", remedy='Give for example "1%".'
+            )
         groups = max(self.latest.cells.value.shape[1], 1)
         statements = groups * len(self.latest.names) if self._settings.simultaneous else 1
         looks = self._looks.most if self._settings.every_look else 1

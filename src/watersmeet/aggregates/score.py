@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from watersmeet.aggregates.estimate import Estimate
 
+# Of thousands of intervals one in twenty is outside, and nobody reads them all.
+_NAMED = 10
+
 
 @dataclass(frozen=True)
 class Missed:
@@ -51,8 +54,10 @@ class ScoreCard:
             f"{self.held:,} of {self.shown:,} trusted intervals held the exact value "
             f"({self.share:.1%}, where {self.confidence:.1%} was promised)."
         ]
-        for missed in self.missed:
+        for missed in self.missed[:_NAMED]:
             group = ", ".join(map(str, missed.group))
             where = f" of {group}" if group else ""
             lines.append(f"  look {missed.look}: {missed.aggregate}{where} was outside")
+        if len(self.missed) > _NAMED:
+            lines.append(f"  and {len(self.missed) - _NAMED:,} more, in `missed`")
         return "\n".join(lines)

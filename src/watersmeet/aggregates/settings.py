@@ -20,7 +20,12 @@ class Settings:
 
     @classmethod
     def parse(
-        cls, confidence: Any, *, simultaneous: bool, every_look: bool, heavy_tails: str
+        cls,
+        confidence: Any,
+        *,
+        simultaneous: Any,
+        every_look: Any,
+        heavy_tails: Any,
     ) -> Settings:
         is_number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
         if not is_number or not 0 < confidence < 1:
@@ -28,13 +33,17 @@ class Settings:
                 f"confidence={confidence!r} is no probability between 0 and 1.",
                 remedy="Give for example 0.95.",
             )
-        if heavy_tails not in ("flag", "take-all"):
+        if not isinstance(heavy_tails, str) or heavy_tails not in ("flag", "take-all"):
             raise InvalidArgument(
                 f"heavy_tails={heavy_tails!r} is not known.", remedy='Use "flag" or "take-all".'
             )
-        return cls(
-            float(confidence), bool(simultaneous), bool(every_look), heavy_tails == "take-all"
-        )
+        for name, given in (("simultaneous", simultaneous), ("every_look", every_look)):
+            if not isinstance(given, bool):
+                raise InvalidArgument(
+                    f"{name}={given!r} is neither true nor false.",
+                    remedy=f"Write {name}=True or {name}=False.",
+                )
+        return cls(float(confidence), simultaneous, every_look, heavy_tails == "take-all")
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class Goal:
             raise InvalidArgument(
                 f"seconds={seconds!r} is no length of time.", remedy="Give a number above 0."
             )
-        if otherwise not in ("best", "exact"):
+        if not isinstance(otherwise, str) or otherwise not in ("best", "exact"):
             raise InvalidArgument(
                 f"otherwise={otherwise!r} is not known.", remedy='Use "best" or "exact".'
             )

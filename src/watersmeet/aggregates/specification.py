@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from watersmeet.aggregates.expression import Expression
 from watersmeet.aggregates.nodes import Column
@@ -122,6 +123,7 @@ class Aggregates:
             if expression is not None:
                 number = numbered.setdefault(expression, len(numbered))
             asked.append(Asked(name, aggregate.kind, number))
+        _check_columns([each.name for each in asked], groups)
         return cls(tuple(asked), tuple(numbered), groups)
 
     def columns(self, side: Side) -> tuple[str, ...]:
@@ -144,6 +146,19 @@ def _check(name: str, aggregate: object, groups: Sequence[GroupColumn]) -> None:
             f"{name!r} names both an aggregate and a column to group by.",
             remedy="Give the aggregate another name.",
         )
+
+
+def _check_columns(names: Sequence[str], groups: Sequence[GroupColumn]) -> None:
+    """An estimate has the ends of its interval beside it, under names made of its own."""
+    taken = [*names, *(group.name for group in groups)]
+    for name in names:
+        for ending in ("low", "high", "trusted"):
+            if f"{name}_{ending}" in taken:
+                raise InvalidArgument(
+                    f"{name}_{ending} is asked for, and is also the column beside {name} that says "
+                    "how sure an estimate is.",
+                    remedy=f"Give {name} or {name}_{ending} another name.",
+                )
 
 
 def _expression(name: str, aggregate: Aggregate, scope: Scope) -> Expression | None:
@@ -195,8 +210,23 @@ def _named(groups: list[GroupColumn]) -> list[GroupColumn]:
 
 def _group(name: str, scope: Scope) -> GroupColumn:
     column = _find(name, scope)
+    if not _can_group(column.kind):
+        raise SchemaError(
+            f"group_by has {name!r}, which is of type {column.kind}: rows are grouped by single "
+            "values only.",
+            remedy="Group by a field of it that has been made a column of its own, or by a text "
+            "made of it.",
+        )
     shared = any(pair == (column.name, column.name) for pair in scope.keys)
     return GroupColumn(column.name, column.side, column.name, column.kind, shared)
+
+
+def _can_group(kind: pa.DataType) -> bool:
+    """Neither structs nor lists nor maps, nor intervals of several units."""
+    single = (pt.is_boolean, pt.is_integer, pt.is_floating, pt.is_decimal128, pt.is_date,
+              pt.is_time, pt.is_timestamp, pt.is_duration, pt.is_string, pt.is_binary,
+              pt.is_large_binary, pt.is_fixed_size_binary, pt.is_null)  # fmt: skip
+    return any(test(kind) for test in single)
 
 
 def _find(name: str, scope: Scope) -> Column:

@@ -5,7 +5,7 @@ Sums of two sets of rows add up to the sums of both, so they can be made anywher
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,7 +29,8 @@ class Sums:
     """Per group: how many numbers are not null, and their sum. Weights count rows several times.
 
     A sum of floats is `total` plus `error`, the part that rounding took from it. `squares` are
-    those of the distances from a centre.
+    those of the distances from the group's own mean: about any other number, the spread of values
+    that lie far from it would be lost in rounding.
     """
 
     count: Longs
@@ -45,11 +46,11 @@ class Sums:
         *,
         groups: int = 1,
         weights: Longs | None = None,
-        centre: float | None = None,
+        spread: bool = False,
     ) -> Sums:
         """Sums by `codes`, the group of each row, all below `groups`; None: there is one group.
 
-        `weights` are not negative: how many partners a row has. With a `centre`, squares too.
+        `weights` are not negative: how many partners a row has. With `spread`, squares too.
 
         >>> sums = Sums.of(Numbers(np.array([125, 250, -25]), None, 2, (-25, 250)),
         ...                np.array([0, 1, 0]), groups=2, weights=np.array([2, 1, 1]))
@@ -59,31 +60,49 @@ class Sums:
         codes = _NO_LONGS if codes is None else np.ascontiguousarray(codes, np.int64)
         weights = _NO_LONGS if weights is None else np.ascontiguousarray(weights, np.int64)
         count = _count(numbers, codes, weights, groups)
-        squares = None
-        if centre is not None:
-            squares = _squares(numbers, codes, weights, groups, centre=centre)
         if numbers.exact:
-            total = _exact(numbers, codes, weights, groups)
-            return cls(count, total, None, squares)
-        totals, errors = np.zeros(groups), np.zeros(groups)
-        sum_floats(np.asarray(numbers.values, np.float64), codes, weights, totals, errors)
-        return cls(count, Numbers(totals, None), errors, squares)
+            found = cls(count, _exact(numbers, codes, weights, groups))
+        else:
+            totals, errors = np.zeros(groups), np.zeros(groups)
+            sum_floats(np.asarray(numbers.values, np.float64), codes, weights, totals, errors)
+            found = cls(count, Numbers(totals, None), errors)
+        if not spread:
+            return found
+        squares = _squares(numbers, codes, weights, groups, centres=found.means())
+        return replace(found, squares=squares)
 
     def __add__(self, other: Sums) -> Sums:
         count = self.count + other.count
-        squares = None
-        if self.squares is not None and other.squares is not None:
-            squares = self.squares + other.squares
         if self.error is None or other.error is None:
             scale = self.total.scale
             total = exactly(np.add, self.total, other.total, sums_of_bounds)
-            return Sums(count, Numbers(total.values, None, scale, total.bounds), None, squares)
+            both = Sums(count, Numbers(total.values, None, scale, total.bounds))
+            return replace(both, squares=self._squares_with(other, both))
         mine, theirs = self.total.values, other.total.values
         with np.errstate(invalid="ignore"):
             after = mine + theirs
             part = after - mine
             error = self.error + other.error + ((mine - (after - part)) + (theirs - part))
-        return Sums(count, Numbers(after, None), error, squares)
+        both = Sums(count, Numbers(after, None), error)
+        return replace(both, squares=self._squares_with(other, both))
+
+    def _squares_with(self, other: Sums, both: Sums) -> Floats | None:
+        if self.squares is None or other.squares is None:
+            return None
+        mean = both.means()
+        return self.squares_about(mean) + other.squares_about(mean)
+
+    def means(self) -> Floats:
+        """Zero of nothing."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.floats() / np.maximum(self.count, 1))
+
+    def squares_about(self, centre: float | Floats) -> Floats:
+        """Squares of the distances from another number for each group."""
+        assert self.squares is not None
+        with np.errstate(all="ignore"):
+            moved = self.means() - centre
+            return np.asarray(self.squares + np.where(self.count > 0, moved**2 * self.count, 0.0))
 
     def placed(self, positions: Longs, groups: int) -> Sums:
         """The same sums among `groups`, the i-th of them at `positions[i]`, no two at one."""
@@ -180,12 +199,15 @@ def _slow(numbers: Numbers, codes: Longs, weights: Longs, groups: int) -> Number
 
 
 def _squares(
-    numbers: Numbers, codes: Longs, weights: Longs, groups: int, *, centre: float
+    numbers: Numbers, codes: Longs, weights: Longs, groups: int, *, centres: Floats
 ) -> Floats:
     squares = np.zeros(groups)
     valid = _NO_MASK if numbers.valid is None else numbers.valid
-    values, unit = numbers.values, 10.0**-numbers.scale
+    values = numbers.values
     if values.dtype != np.int64:
-        values, unit = numbers.floats(), 1.0
-    sum_squares(values, valid, unit, centre, codes, weights, squares)
+        values = numbers.floats()
+    elif numbers.scale:
+        # As the mean is made: of one value, it is the value.
+        values = values / 10.0**numbers.scale
+    sum_squares(values, valid, centres, codes, weights, squares)
     return squares

@@ -44,7 +44,7 @@ class Part:
 class Traits:
     """What is noticed about an expression's values in a block, over all groups.
 
-    `centre` is a number near their mean, about which squares are summed; None if there are none.
+    `centre` is a number near their mean, about which they are estimated; None if there are none.
     `tail` is kept only while somebody may still ask whether a few values hold most of the spread.
     """
 
@@ -64,25 +64,11 @@ class BlockTotals:
     traits: tuple[Traits, ...]
 
 
-def centred(block: BlockTotals, centres: Sequence[float | None]) -> Part:
-    """Its totals with squares about these centres instead of the block's own."""
-    sums = []
-    for each, traits, centre in zip(block.part.sums, block.traits, centres, strict=True):
-        if each.squares is not None and traits.centre is not None:
-            moved = traits.centre - (centre or 0.0)
-            beside = each.floats() - traits.centre * each.count
-            squares = each.squares + 2 * moved * beside + moved**2 * each.count
-            each = replace(each, squares=np.maximum(squares, 0.0))
-        sums.append(each)
-    return replace(block.part, sums=tuple(sums))
-
-
 def added_up(blocks: Sequence[BlockTotals], question: ResolvedQuestion) -> BlockTotals:
     """Several blocks as one, for an answer; for an estimate each must be known by itself."""
     expressions = range(len(question.aggregates.expressions))
     traits = tuple(_shared([block.traits[number] for block in blocks]) for number in expressions)
-    centres = [each.centre for each in traits]
-    part = together([centred(block, centres) for block in blocks], question)
+    part = together([block.part for block in blocks], question)
     return BlockTotals(blocks[0].block, sum(block.rows for block in blocks), part, traits)
 
 
@@ -158,10 +144,11 @@ def _regrouped(sums: Sums, codes: Positions, count: int) -> Sums:
     error = None
     if sums.error is not None and total.error is not None:
         error = total.error + np.bincount(codes, sums.error, minlength=count)
-    squares = None
-    if sums.squares is not None:
-        squares = np.bincount(codes, sums.squares, minlength=count).astype(np.float64)
-    return Sums(_added(sums.count, codes, count), total.total, error, squares)
+    found = Sums(_added(sums.count, codes, count), total.total, error)
+    if sums.squares is None:
+        return found
+    about = sums.squares_about(found.means()[codes])
+    return replace(found, squares=np.bincount(codes, about, minlength=count).astype(np.float64))
 
 
 def _added(counts: Longs, codes: Positions, count: int) -> Longs:
@@ -172,7 +159,7 @@ def _nothing(question: ResolvedQuestion) -> Part:
     kinds = [group.kind for group in question.aggregates.groups]
     none = np.zeros(0, np.int64)
     sums = [
-        Sums.of(nulls(expression, 0), none, groups=0, centre=0.0 if spread else None)
+        Sums.of(nulls(expression, 0), none, groups=0, spread=spread)
         for expression, spread in zip(
             question.aggregates.expressions, question.spreads, strict=True
         )

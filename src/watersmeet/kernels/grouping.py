@@ -63,23 +63,20 @@ def sum_floats(values, codes, weights, sums, errors):
 
 
 @njit(
-    [
-        types.void(array, _MASK, types.float64, types.float64, _LONGS, _LONGS, _OUT_FLOATS)
-        for array in (_LONGS, _FLOATS)
-    ],
+    [types.void(array, _MASK, _FLOATS, _LONGS, _LONGS, _OUT_FLOATS) for array in (_LONGS, _FLOATS)],
     cache=True,
     nogil=True,
 )
-def sum_squares(values, valid, unit, centre, codes, weights, out):
-    """Squares of value * unit - centre. All terms have one sign, so a plain sum loses little:
-    partial sums over runs of rows keep the rounding of long ones away."""
+def sum_squares(values, valid, centres, codes, weights, out):
+    """Squares of a value less the centre of its group. All terms have one sign, so a plain sum
+    loses little: partial sums over runs of rows keep the rounding of long ones away."""
     run = 4096
     partial = np.zeros(out.size)
     for start in range(0, values.size, run):
         for k in range(start, min(start + run, values.size)):
             group = codes[k] if codes.size else np.int64(0)
             weight = weights[k] if weights.size else np.int64(1)
-            distance = values[k] * unit - centre
+            distance = values[k] - centres[group]
             if valid.size == 0 or valid[k]:
                 partial[group] += distance * distance * weight
         if out.size < run:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType
 
 from watersmeet.aggregates.engine import Engine
 from watersmeet.aggregates.entries import entry_bytes
@@ -17,6 +18,7 @@ from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.aggregates.settings import Settings
 from watersmeet.aggregates.specification import Aggregate
+from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side, parse_bytes, parse_seed
 from watersmeet.rows.on import On
 from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
@@ -118,7 +120,9 @@ def aggregate(
         memory=max(share, 1),
         storage=storage,
     )
-    return SparkAggregate(resolved, tables, plan, engine=engine, settings=settings, frame=left)
+    return SparkAggregate(
+        resolved, tables, plan, engine=engine, settings=settings, frames=(left, right)
+    )
 
 
 def _engine(
@@ -157,10 +161,14 @@ class SparkAggregate(AggregateRun):
         *,
         engine: Engine,
         settings: Settings,
-        frame: DataFrame,
+        frames: tuple[DataFrame, DataFrame],
     ) -> None:
         super().__init__(question, tables, plan, engine=engine, settings=settings)
-        self._spark = frame.sparkSession
+        self._spark = frames[0].sparkSession
+        # Arrow has one type where Spark has several, such as its intervals of days or seconds.
+        self._group_types = [
+            frames[group.side].schema[group.column].dataType for group in question.aggregates.groups
+        ]
 
     def to_df(self, estimate: Estimate | None = None) -> DataFrame:
         """An estimate, by default the latest, as a DataFrame with a row for each group.
@@ -168,8 +176,21 @@ class SparkAggregate(AggregateRun):
         Once exact its columns are those that Spark's own aggregate would have; before, each
         aggregate has the ends of its interval beside it.
         """
-        answer = (estimate or self.latest).answer
-        return self._spark.createDataFrame(answer.to_pandas(), from_arrow_schema(answer.schema))
+        if estimate is not None and not isinstance(estimate, Estimate):
+            raise InvalidArgument(
+                f"{estimate!r} is no estimate.",
+                remedy="Give one of run.history, or nothing for the latest.",
+            )
+        answer = (self.latest if estimate is None else estimate).answer
+        schema = from_arrow_schema(answer.schema)
+        fields = [
+            StructField(field.name, kind)
+            for field, kind in zip(schema, self._group_types, strict=False)
+        ]
+        # From Arrow as it is: on a way through pandas NaN and null would become one.
+        return self._spark.createDataFrame(
+            answer, StructType([*fields, *schema.fields[len(fields) :]])
+        )
 
 
 def _quoted(name: str) -> str:
