@@ -37,7 +37,7 @@ class AggregateQuestion:
     @classmethod
     def parse(
         cls,
-        on: On,
+        on: Any,
         how: str,
         *,
         group_by: str | Sequence[str] | None,

@@ -14,6 +14,7 @@ from watersmeet.aggregates.scope import Scope
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.estimators.quantities import Kind
 from watersmeet.model import JoinType, Side
+from watersmeet.rows.types import padding_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,10 @@ def _group(name: str, scope: Scope) -> GroupColumn:
             remedy="Group by a field of it that has been made a column of its own, or by a text "
             "made of it.",
         )
-    shared = any(pair == (column.name, column.name) for pair in scope.keys)
+    # Keys that are padded before they are compared are equal and not the same.
+    shared = any(pair == (column.name, column.name) for pair in scope.keys) and not any(
+        padding_of(schema.field(column.name)) for schema in scope.schemas
+    )
     return GroupColumn(column.name, column.side, column.name, column.kind, shared)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -30,7 +31,7 @@ class Question:
     @classmethod
     def parse(
         cls,
-        on: On,
+        on: Any,
         how: str,
         *,
         algorithm: str,

@@ -39,3 +39,8 @@ def _estimated_rows(dataframe: DataFrame) -> int:
         return int(str(statistics.rowCount().get()))
     width = int(plan.schema().defaultSize())
     return int(str(statistics.sizeInBytes())) // max(width, 1)
+
+
+def quoted(name: str) -> str:
+    """A column's name where Spark would read a dot or a backtick as a sign."""
+    return "`" + name.replace("`", "``") + "`"

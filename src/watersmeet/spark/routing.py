@@ -22,9 +22,9 @@ from watersmeet.kernels import spark_hash
 from watersmeet.model import Side
 from watersmeet.rows.batch import has_offsets
 from watersmeet.rows.leaves import Fixed, Leaves, Mask
-from watersmeet.rows.output import Schemas
+from watersmeet.rows.output import KeyPair, Schemas
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.rows.types import Incomparable, common_type
+from watersmeet.rows.types import Incomparable, common_type, padding_of, with_padding
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -75,8 +75,7 @@ class HashRouter:
     @classmethod
     def of(cls, schema: JoinSchema, *, instances: int) -> HashRouter:
         """The router of a join, for frames and batches that have the columns of its inputs."""
-        left = pa.schema([(pair.left, pair.kind) for pair in schema.keys])
-        right = pa.schema([(pair.right, pair.kind) for pair in schema.keys])
+        left, right = (pa.schema([_key_field(pair, side) for pair in schema.keys]) for side in Side)
         others = (_simple_columns(schema.left), _simple_columns(schema.right))
         return cls(instances, (left, right), others)
 
@@ -84,7 +83,7 @@ class HashRouter:
         """The instance of every row."""
         hashed = _SparkHashes(batch.num_rows)
         for key in self.keys[side]:
-            hashed.add(batch.column(key.name), key.type)
+            hashed.add(batch.column(key.name), key.type, padding=padding_of(key))
         if hashed.valid is not None and not hashed.valid.all():
             lost = np.flatnonzero(~hashed.valid)
             hashed.values[lost] = self._spread(side, batch, rows=lost)
@@ -99,9 +98,11 @@ class HashRouter:
         from pyspark.sql import functions
         from pyspark.sql.pandas.types import from_arrow_type
 
-        keys = [
-            dataframe[_quoted(key.name)].cast(from_arrow_type(key.type)) for key in self.keys[side]
-        ]
+        keys = []
+        for key in self.keys[side]:
+            column = dataframe[_quoted(key.name)].cast(from_arrow_type(key.type))
+            length = padding_of(key)
+            keys.append(functions.rpad(column, length, " ") if length else column)
         others = [dataframe[_quoted(name)] for name in self.others[side].names]
         lost = reduce(or_, (key.isNull() for key in keys))
         # Without a column it is the seed, and Spark wants at least one.
@@ -144,6 +145,11 @@ def _check_count(instances: int) -> None:
         )
 
 
+def _key_field(pair: KeyPair, side: Side) -> pa.Field:
+    field = pa.field(pair.of(side), pair.kind)
+    return with_padding(field, pair.padding[side]) if pair.padding[side] else field
+
+
 def _simple_columns(schema: pa.Schema) -> pa.Schema:
     """The columns that both Spark and we can hash; nested ones may be variants in disguise."""
     found = []
@@ -168,9 +174,9 @@ class _SparkHashes:
         self.values = np.full(rows, spark_hash.SEED, np.uint64)
         self.valid: Mask | None = None
 
-    def add(self, array: pa.Array, kind: pa.DataType) -> None:
+    def add(self, array: pa.Array, kind: pa.DataType, *, padding: int = 0) -> None:
         leaves = Leaves()
-        leaves.add(array, kind)
+        leaves.add(array, kind, padding=padding)
         self._fixed, self._variable = iter(leaves.fixed), iter(leaves.variable)
         if leaves.valid is not None:
             self.valid = leaves.valid if self.valid is None else self.valid & leaves.valid

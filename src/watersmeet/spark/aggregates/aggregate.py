@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
@@ -22,8 +23,10 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side, parse_bytes, parse_seed
 from watersmeet.rows.on import On
 from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
+from watersmeet.spark.aggregates.char import check_char_columns
 from watersmeet.spark.aggregates.engine import Blocks, ClusterEngine, RippleEngine
 from watersmeet.spark.frames import check_dataframe, rows_of
+from watersmeet.spark.keys import compared, named_keys
 from watersmeet.spark.room import Room
 from watersmeet.spark.scans.ranges import Footers, known_extremes
 from watersmeet.spark.scans.relation import PlainScan, arrow_schema, open_relation
@@ -37,7 +40,7 @@ _UNKNOWN_ROWS = 1 << 20
 def aggregate(
     left: DataFrame,
     right: DataFrame,
-    on: On,
+    on: On | Column | Sequence[Column],
     how: str = "inner",
     *,
     group_by: str | Sequence[str] | None = None,
@@ -95,9 +98,16 @@ def aggregate(
     limit = parse_bytes(memory)
     seed = parse_seed(seed)
     spark = left.sparkSession
-    resolved = question.resolve(
-        (arrow_schema(left, argument="left"), arrow_schema(right, argument="right"))
-    )
+    schemas = (arrow_schema(left, argument="left"), arrow_schema(right, argument="right"))
+    keys, _, others = named_keys((left, right), on)
+    if others:
+        raise InvalidArgument(
+            f"on={on} has parts that are no equality of two columns.",
+            remedy="Give them as where=, in SQL.",
+        )
+    schemas = compared((left, right), keys, schemas)
+    resolved = replace(question, on=keys).resolve(schemas)
+    check_char_columns((left, right), resolved)
     # Columns that nobody asked for are not read.
     frames = (
         left.select(*map(_quoted, resolved.names(Side.LEFT))),

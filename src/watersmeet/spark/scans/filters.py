@@ -6,6 +6,8 @@ come from the plan's own objects: the JSON prints a timestamp in the session's t
 
 from __future__ import annotations
 
+import json
+import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +17,17 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import _parse_datatype_json_value
 
 from watersmeet.spark.scans.files import JavaObject
 from watersmeet.spark.scans.predicates import (
+    OPERATIONS,
     Choice,
     Column,
+    Computed,
     Condition,
     Constant,
     Expression,
@@ -47,6 +52,20 @@ _LOGIC = {
     "IsNotNull": "is not null",
     "IsNaN": "is nan",
 }
+
+_COMPUTED = {
+    "Add": "+",
+    "Subtract": "-",
+    "Multiply": "*",
+    "UnaryMinus": "negative",
+    "Abs": "abs",
+    "DateDiff": "days between",
+    "SubtractTimestamps": "time between",
+    "UnixMicros": "microseconds",
+}
+_UTC = ("UTC", "Etc/UTC", "Z", "+00:00")
+# Those of each integer type at most.
+_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 
 # A condition is pickled on its way to tasks, and each level takes several of Python's thousand.
 _DEEPEST = 100
@@ -92,10 +111,15 @@ class Node:
 
 @dataclass(frozen=True)
 class Translation:
-    """Turns a filter of a plan into a condition over the columns that `find` knows."""
+    """Turns a filter of a plan into a condition over the columns that `find` knows.
+
+    Arithmetic is translated if `computes`. It can fail, in Spark as here, but Spark may have put a
+    filter that would keep it from failing somewhere else.
+    """
 
     condition: JavaObject
     find: Callable[[ExprId], Column | None]
+    computes: bool = False
 
     def of(self, node: Node) -> Condition | Column:
         found = self._translate(node)
@@ -105,6 +129,15 @@ class Translation:
         raise self._refusal(node)
 
     def _translate(self, node: Node) -> Expression:
+        if self.computes:
+            if node.children and not _looks_at_columns(node):
+                return self._folded(node)
+            if "replacement" in node.fields and len(node.children) == 1:
+                return self._translate(node.children[0])
+            if node.name in _COMPUTED:
+                return self._computed(node)
+            if node.name == "Like":
+                return self._like(node)
         if (special := _SPECIAL.get(node.name)) is not None:
             return special(self, node)
         if (operation := _LOGIC.get(node.name)) is not None:
@@ -129,6 +162,60 @@ class Translation:
             raise self._refusal(node)
         return Constant(self._value(node, literal.value(), kind), kind)
 
+    def _folded(self, node: Node) -> Constant:
+        """What has no column in it has one value, which Spark computes."""
+        live = self._live(node)
+        if not live.foldable() or "collate" in live.dataType().simpleString():
+            raise self._refusal(node)
+        try:
+            kind = to_arrow_type(
+                _parse_datatype_json_value(json.loads(live.dataType().json())), timezone="UTC"
+            )
+            return Constant(self._value(node, live.eval(None), kind), kind)
+        except (PySparkException, Py4JError) as error:
+            raise self._refusal(node) from error
+
+    def _computed(self, node: Node) -> Computed:
+        operands = tuple(map(self._translate, node.children))
+        operation = _COMPUTED[node.name]
+        live = self._live(node)
+        if node.name == "SubtractTimestamps" and (
+            node.fields["legacyInterval"] or node.fields.get("timeZoneId") not in _UTC
+        ):
+            raise self._refusal(node)
+        safe = live.failOnError() if node.name in ("Abs", "UnaryMinus") else True
+        if node.name in ("Add", "Subtract", "Multiply"):
+            safe = live.evalMode().toString() == "ANSI"
+        try:
+            kind = to_arrow_type(
+                _parse_datatype_json_value(json.loads(live.dataType().json())), timezone="UTC"
+            )
+            found = Computed(operation, operands, kind)
+            trial = OPERATIONS[operation](*(pa.nulls(1, operand.kind) for operand in operands))
+        except (PySparkException, pa.ArrowException) as error:
+            raise self._refusal(node) from error
+        if not safe or trial.type != kind:
+            raise self._refusal(node)
+        return found
+
+    def _like(self, node: Node) -> Condition:
+        """A pattern whose only signs are % at its ends; others follow rules of their own."""
+        text, part = map(self._translate, node.children)
+        pattern = part.value if isinstance(part, Constant) else None
+        if not (pt.is_string(text.kind) and isinstance(pattern, str)):
+            raise self._refusal(node)
+        inner = pattern.removeprefix("%").removesuffix("%")
+        if any(sign in inner for sign in "%_\\") or pattern in ("%", ""):
+            raise self._refusal(node)
+        first, last = pattern.startswith("%"), pattern.endswith("%")
+        operation = {
+            (True, True): "contains",
+            (True, False): "ends with",
+            (False, True): "starts with",
+            (False, False): "=",
+        }[first, last]
+        return Condition(operation, (text, Constant(inner, pa.string())))
+
     def _value(self, node: Node, value: Any, kind: pa.DataType) -> Any:
         if value is None or isinstance(value, bool | int | float):
             return value
@@ -143,6 +230,8 @@ class Translation:
     def _widened(self, node: Node) -> Widened:
         operand = self._translate(node.children[0])
         kind = _EXACT_CASTS.get((operand.kind, str(node.fields["dataType"])))
+        if kind is None and self.computes:
+            kind = _wider_decimal(operand.kind, str(node.fields["dataType"]))
         if kind is None:
             raise self._refusal(node)
         return Widened(operand, kind)
@@ -206,6 +295,27 @@ class Translation:
         return Refused(f"the filter {self._live(node).sql()} does not translate exactly")
 
 
+def _looks_at_columns(node: Node) -> bool:
+    return node.name == "AttributeReference" or any(map(_looks_at_columns, node.children))
+
+
+def _wider_decimal(kind: pa.DataType, name: str) -> pa.DataType | None:
+    """A decimal type that holds every value of an integer or decimal type."""
+    found = re.fullmatch(r"decimal\((\d+),(\d+)\)", name)
+    if found is None:
+        return None
+    precision, scale = int(found[1]), int(found[2])
+    if pt.is_decimal128(kind):
+        digits, places = kind.precision - kind.scale, kind.scale
+    elif kind in _DIGITS:
+        digits, places = _DIGITS[kind], 0
+    else:
+        return None
+    if precision - scale < digits or scale < places:
+        return None
+    return pa.decimal128(precision, scale)
+
+
 def _in(operand: Expression, values: Sequence[Any]) -> Condition:
     known = tuple(value for value in values if value is not None)
     operation = "in" if len(known) == len(values) else "in with null"
@@ -230,7 +340,8 @@ def _is_comparable(kind: pa.DataType) -> bool:
 
 def _is_integral(kind: pa.DataType) -> bool:
     """Spark holds such values as integers: days and microseconds too."""
-    return bool(pt.is_signed_integer(kind) or pt.is_date32(kind) or pt.is_timestamp(kind))
+    times = pt.is_date32(kind) or pt.is_timestamp(kind) or pt.is_duration(kind)
+    return bool(pt.is_signed_integer(kind) or times)
 
 
 _SPECIAL: dict[str, Callable[[Translation, Node], Expression]] = {

@@ -73,6 +73,23 @@ class Widened:
 
 
 @dataclass(frozen=True)
+class Computed:
+    """A value that is computed from others. Too large a whole number is an error, as in Spark."""
+
+    operation: str
+    operands: tuple[Expression, ...]
+    kind: pa.DataType
+
+    @property
+    def columns(self) -> frozenset[int]:
+        return frozenset[int]().union(*(operand.columns for operand in self.operands))
+
+    def evaluate(self, columns: Sequence[pa.Array]) -> Data:
+        data = [operand.evaluate(columns) for operand in self.operands]
+        return OPERATIONS[self.operation](*data)
+
+
+@dataclass(frozen=True)
 class Condition:
     """An operation on other expressions that yields true, false or null."""
 
@@ -101,7 +118,7 @@ class Condition:
         return OPERATIONS[self.operation](*data)
 
 
-Expression = Column | Constant | Choice | Widened | Condition
+Expression = Column | Constant | Choice | Widened | Computed | Condition
 
 
 def _or_both_null(equal: Callable[[Data, Data], Data]) -> Callable[[Data, Data], Data]:
@@ -143,6 +160,10 @@ def _without_nan(data: Data) -> Data:
     return pc.if_else(pc.is_nan(data), pa.scalar(None, data.type), data)
 
 
+def _time_between(end: Data, start: Data) -> Data:
+    return pc.subtract_checked(end.cast(pa.int64()), start.cast(pa.int64())).cast(pa.duration("us"))
+
+
 OPERATIONS: dict[str, Callable[..., Data]] = {
     "and": pc.and_kleene,
     "or": pc.or_kleene,
@@ -167,5 +188,15 @@ OPERATIONS: dict[str, Callable[..., Data]] = {
     "in with null": _in_with_null,
     "starts with": lambda text, part: pc.starts_with(text, pattern=part.as_py()),
     "ends with": lambda text, part: pc.ends_with(text, pattern=part.as_py()),
+    "+": pc.add_checked,
+    "-": pc.subtract_checked,
+    "*": pc.multiply_checked,
+    "negative": pc.negate_checked,
+    "abs": pc.abs_checked,
+    "days between": lambda end, start: pc.subtract_checked(
+        end.cast(pa.int32()), start.cast(pa.int32())
+    ),
+    "time between": _time_between,
+    "microseconds": lambda moment: moment.cast(pa.int64()),
     "contains": lambda text, part: pc.match_substring(text, pattern=part.as_py()),
 }

@@ -82,7 +82,7 @@ def open_relation(dataframe: DataFrame, *, argument: str) -> PlainScan | StagedR
         raise InvalidArgument(
             f"{argument} is a streaming DataFrame.", remedy="Join streams with `wm.join_streams`."
         )
-    schema = arrow_schema(dataframe, argument=argument)
+    schema = arrow_schema(dataframe, argument=argument, collations=True)
     try:
         if not isinstance(dataframe, ClassicDataFrame):
             raise Refused("it comes from Spark Connect, which does not show its plan")
@@ -94,8 +94,11 @@ def open_relation(dataframe: DataFrame, *, argument: str) -> PlainScan | StagedR
         return StagedRows(dataframe, schema, f"its plan could not be read ({first})")
 
 
-def arrow_schema(dataframe: DataFrame, *, argument: str) -> pa.Schema:
-    """A DataFrame's columns in Arrow, or an error that names those that we cannot carry."""
+def arrow_schema(dataframe: DataFrame, *, argument: str, collations: bool = False) -> pa.Schema:
+    """A DataFrame's columns in Arrow, or an error that names those that we cannot carry.
+
+    Text that has a collation is carried if `collations`, for who does not compare it.
+    """
     repeated = [name for name, count in Counter(dataframe.columns).items() if count > 1]
     if repeated:
         raise SchemaError(
@@ -103,27 +106,34 @@ def arrow_schema(dataframe: DataFrame, *, argument: str) -> pa.Schema:
             remedy="Give every column its own name, with `withColumnRenamed` or `toDF`.",
         )
     for field in dataframe.schema.fields:
-        stranger = _stranger(field.dataType)
+        stranger = _stranger(field.dataType, collations=collations)
         if stranger is not None:
             raise SchemaError(
                 f"Column {field.name!r} of {argument} has the type {stranger.simpleString()}, "
                 "which would not come back from Arrow as it was.",
                 remedy="Cast it to another type, or leave it out.",
             )
-    return to_arrow_schema(dataframe.schema, timezone="UTC")
+    # What Spark notes beside a column is no part of its values.
+    return pa.schema(
+        [field.remove_metadata() for field in to_arrow_schema(dataframe.schema, timezone="UTC")]
+    )
 
 
-def _stranger(kind: DataType) -> DataType | None:
+def _stranger(kind: DataType, *, collations: bool) -> DataType | None:
     """The part of a type that Arrow cannot express, or only as something else."""
+    inner: list[DataType] = []
     if isinstance(kind, ArrayType):
-        return _stranger(kind.elementType)
-    if isinstance(kind, MapType):
-        return _stranger(kind.keyType) or _stranger(kind.valueType)
-    if isinstance(kind, StructType):
-        return next((found for f in kind.fields if (found := _stranger(f.dataType))), None)
-    if isinstance(kind, StringType):
-        return None if kind.isUTF8BinaryCollation() else kind
-    return None if isinstance(kind, _TRAVELLING) else kind
+        inner = [kind.elementType]
+    elif isinstance(kind, MapType):
+        inner = [kind.keyType, kind.valueType]
+    elif isinstance(kind, StructType):
+        inner = [field.dataType for field in kind.fields]
+    elif isinstance(kind, StringType):
+        return None if collations or kind.isUTF8BinaryCollation() else kind
+    else:
+        return None if isinstance(kind, _TRAVELLING) else kind
+    found = (_stranger(part, collations=collations) for part in inner)
+    return next((part for part in found if part is not None), None)
 
 
 def _open(scan: FileScan, schema: pa.Schema) -> PlainScan:

@@ -5,22 +5,24 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from watersmeet.errors import InvalidArgument, MemoryTooSmall, SchemaError
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import PROGRESSIVE
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
-from watersmeet.rows.schema import JoinSchema, On
+from watersmeet.rows.schema import On
+from watersmeet.spark.columns import plain, result_columns, with_metadata
+from watersmeet.spark.question import settled
 from watersmeet.spark.routing import HashRouter
 from watersmeet.spark.streams.host import run_batch
 from watersmeet.spark.streams.identity import Identity
@@ -41,7 +43,7 @@ _BUDGET_WITHOUT_TICKS = 0.5
 def join_streams(
     left: DataFrame,
     right: DataFrame,
-    on: On,
+    on: On | Column | Sequence[Column],
     how: str = "inner",
     *,
     state: str | os.PathLike[str],
@@ -51,7 +53,7 @@ def join_streams(
     ends: Ends | None = None,
     ticks: str | float | None = "1 second",
     instances: int | None = None,
-    condition: ConditionLike | None = None,
+    condition: ConditionLike | Column | str | None = None,
     suffixes: tuple[str, str] = ("", "_right"),
 ) -> DataFrame:
     """Join two streams; the result is a stream, for any sink and trigger.
@@ -67,7 +69,7 @@ def join_streams(
         Streaming DataFrames of the same session.
     on
         The column that must be equal, or a list of them; {"id": "user_id"} where the two sides
-        call it differently.
+        call it differently; or a Column, as in left.id == right.user_id.
     state
         A directory for what the join remembers, or a URI that `pyarrow.fs` knows; one for each
         query, reached by all executors, kept as long as the query's checkpoint.
@@ -90,8 +92,9 @@ def join_streams(
         Into how many parts the keys are divided: as many as tasks run at once, or as many as the
         state has.
     condition
-        A `pyarrow.compute` expression over the columns of the result, or a function of a batch of
-        them, that a pair must also meet.
+        What a pair must also meet: a Column over both streams, as in left.day < right.day; SQL
+        text or a `pyarrow.compute` expression over the columns of the result, or a function of a
+        batch of them.
     suffixes
         What is appended to a name that both sides have, left and right.
     """
@@ -103,8 +106,9 @@ def join_streams(
     marks = _check_ends(ends, question.how)
     interval = parse_interval(ticks)
     schemas = (_arrow_schema(left, Side.LEFT), _arrow_schema(right, Side.RIGHT))
+    question, schemas = settled(streams, schemas, question)
     join = question.resolve(*schemas)
-    _check_collations(streams, join)
+    columns = result_columns(streams, join)
     directory = StateDirectory.parse(state)
     directory.create()
     tasks, on_a_machine = _tasks(left.sparkSession)
@@ -123,11 +127,17 @@ def join_streams(
         wait_threshold=_seconds(wait_threshold),
         budget=_BUDGET_WITHOUT_TICKS if interval is None else _BUDGET_SHARE * interval,
     )
-    return _joined(streams, plan, marks, interval)
+    joined = _joined(streams, plan, marks, interval, columns=plain(columns))
+    return with_metadata(joined, columns)
 
 
 def _joined(
-    streams: tuple[DataFrame, DataFrame], plan: StreamPlan, marks: Ends, interval: float | None
+    streams: tuple[DataFrame, DataFrame],
+    plan: StreamPlan,
+    marks: Ends,
+    interval: float | None,
+    *,
+    columns: StructType,
 ) -> DataFrame:
     """The plan that Spark gets: both streams on one wire, by instance, through the host."""
     router = HashRouter.of(plan.join, instances=plan.instances)
@@ -143,7 +153,7 @@ def _joined(
         return run_batch(plan, batches)
 
     parted = wire.repartitionById(plan.instances, instance_of(sf.col(TAG)))
-    return parted.mapInArrow(host, _output_schema(streams, plan.join))
+    return parted.mapInArrow(host, columns)
 
 
 def _tags(side: Side, instance: Column, marks: Ends, plan: StreamPlan) -> Column:
@@ -155,22 +165,6 @@ def _tags(side: Side, instance: Column, marks: Ends, plan: StreamPlan) -> Column
     everywhere = [tag(sf.lit(number), sf.lit(ENDS + side)) for number in range(plan.instances)]
     here = sf.array(tag(instance, sf.lit(int(side))))
     return sf.explode(sf.when(ended, sf.array(*everywhere)).otherwise(here)).alias(TAG)
-
-
-def _output_schema(streams: tuple[DataFrame, DataFrame], join: JoinSchema) -> StructType:
-    """Spark's own types of the columns: two of them may be one and the same to Arrow."""
-    fields = []
-    for column in join.columns:
-        side, position = column.suppliers[0]
-        kind = from_arrow_type(column.field.type) if column.cast else None
-        fields.append(
-            StructField(
-                column.field.name,
-                kind or streams[side].schema[position].dataType,
-                column.field.nullable,
-            )
-        )
-    return StructType(fields)
 
 
 # ---- what can be wrong ------------------------------------------------------------------------
@@ -208,18 +202,6 @@ def _arrow_schema(stream: DataFrame, side: Side) -> pa.Schema:
             f"A column of the {side.name.lower()} stream cannot travel to Python: {error}.",
             remedy="Cast it to another type or leave it out.",
         ) from error
-
-
-def _check_collations(streams: tuple[DataFrame, DataFrame], join: JoinSchema) -> None:
-    for key in join.keys:
-        for side, name in zip(Side, (key.left, key.right), strict=True):
-            kind = streams[side].schema[name].dataType
-            if isinstance(kind, StringType) and not kind.isUTF8BinaryCollation():
-                raise SchemaError(
-                    f"Key column {name!r} of the {side.name.lower()} stream has the collation "
-                    f"{kind.collation}, and keys are compared byte by byte.",
-                    remedy='Join on collate(column, "UTF8_BINARY"), or on lower(column).',
-                )
 
 
 def _check_ends(ends: Any, how: JoinType) -> Ends:

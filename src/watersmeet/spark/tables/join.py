@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import parse_seed
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import On
+from watersmeet.spark.columns import result_columns
 from watersmeet.spark.frames import check_dataframe, rows_of
+from watersmeet.spark.question import settled
 from watersmeet.spark.room import Room
 from watersmeet.spark.scans.relation import open_relation
 from watersmeet.spark.tables.plan import Place, Plan, instances_for, times_too_large
@@ -25,7 +28,7 @@ from watersmeet.store.account import SMALLEST_MEMORY, MemoryPlan
 def join(
     left: DataFrame,
     right: DataFrame,
-    on: On,
+    on: On | Column | Sequence[Column],
     how: str = "inner",
     *,
     algorithm: str = "auto",
@@ -33,7 +36,7 @@ def join(
     storage: str | Path | None = None,
     spill_dir: str | Path | None = None,
     instances: int | None = None,
-    condition: ConditionLike | None = None,
+    condition: ConditionLike | Column | str | None = None,
     suffixes: tuple[str, str] = ("", "_right"),
     seed: int = 0,
 ) -> JoinRun:
@@ -48,7 +51,7 @@ def join(
         columns chosen or renamed and simple filters, is read without passing through the JVM.
     on
         The column that must be equal, or a list of them; {"id": "user_id"} where the two sides
-        call it differently.
+        call it differently; or a Column, as in left.id == right.user_id.
     how
         inner, left, right, full, semi or anti.
     algorithm
@@ -65,8 +68,9 @@ def join(
         Into how many parts the keys are divided; by default as many as there are tasks at a time,
         more when the rows do not fit in memory.
     condition
-        A `pyarrow.compute` expression over the columns of the result, or a function of a batch of
-        them, that a pair must also meet.
+        What a pair must also meet: a Column over both DataFrames, as in left.day < right.day; SQL
+        text or a `pyarrow.compute` expression over the columns of the result, or a function of a
+        batch of them.
     suffixes
         What is appended to a name that both sides have, left and right.
     seed
@@ -86,8 +90,10 @@ def join(
             remedy=f"Give at least {place.tasks_a_machine * SMALLEST_MEMORY // 2**20}MB.",
         )
     relations = open_relation(left, argument="left"), open_relation(right, argument="right")
-    schemas = (relations[0].schema, relations[1].schema)
+    frames = (left, right)
+    question, schemas = settled(frames, (relations[0].schema, relations[1].schema), question)
     schema = question.resolve(*schemas)
+    result = result_columns(frames, schema)
     _check_names(schema.output.names, spark)
     query = uuid.uuid4().hex[:8]
     rows = (rows_of(relations[0]), rows_of(relations[1]))
@@ -107,7 +113,7 @@ def join(
         storage=room.storage,
         spill_dir=None if spill_dir is None else str(spill_dir),
     )
-    return JoinRun(spark, relations, plan, seed=seed, release=room.release)
+    return JoinRun(spark, relations, plan, columns=result, seed=seed, release=room.release)
 
 
 def _check_names(names: list[str], spark: SparkSession) -> None:

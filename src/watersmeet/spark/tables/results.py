@@ -9,8 +9,9 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
 
+from watersmeet.spark.columns import plain, with_metadata
 from watersmeet.spark.tables.plan import Plan
 
 # A row group is gathered in memory before it is written.
@@ -74,9 +75,13 @@ class ResultWriter:
                 self._file.close()
 
 
-def read_results(spark: SparkSession, plan: Plan, files: Sequence[str]) -> DataFrame:
-    """The rows of these files, as a DataFrame."""
-    schema = from_arrow_schema(plan.join.output)
-    if not files:
-        return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*map(plan.storage.path_of, files))
+def read_results(
+    spark: SparkSession, plan: Plan, files: Sequence[str], *, columns: StructType
+) -> DataFrame:
+    """The rows of these files, as a DataFrame that has these columns."""
+    schema = plain(columns)
+    if files:
+        rows = spark.read.schema(schema).parquet(*map(plan.storage.path_of, files))
+    else:
+        rows = spark.createDataFrame([], schema)
+    return with_metadata(rows, columns)

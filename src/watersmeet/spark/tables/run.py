@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from watersmeet.errors import WatersmeetError
 from watersmeet.spark.session import check_session
@@ -91,12 +92,14 @@ class JoinRun:
         relations: tuple[Relation, Relation],
         plan: Plan,
         *,
+        columns: StructType,
         seed: int,
         release: Callable[[], None],
     ) -> None:
         self._spark = spark
         self._relations = relations
         self._plan = plan
+        self._columns = columns
         self._seed = seed
         self._ends = shares(rebuilt=not plan.keeps_operators)
         self._done: list[_Done] = []
@@ -245,4 +248,4 @@ class JoinRun:
         )
 
     def _rows(self, files: Sequence[str]) -> DataFrame:
-        return read_results(self._spark, self._plan, files)
+        return read_results(self._spark, self._plan, files, columns=self._columns)

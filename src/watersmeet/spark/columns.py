@@ -1,0 +1,68 @@
+"""The columns of a join's result as Spark's own join has them: types, and notes beside them."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from watersmeet.errors import SchemaError
+from watersmeet.model import Side
+from watersmeet.rows.output import OutputColumn
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.spark.frames import quoted
+from watersmeet.spark.keys import Frames, first_line
+
+
+def result_columns(frames: Frames, join: JoinSchema) -> StructType:
+    """Spark's types, of which Arrow may know several as one, and the columns' metadata."""
+    return StructType([_field(frames, column) for column in join.columns])
+
+
+def _field(frames: Frames, column: OutputColumn) -> StructField:
+    own, *others = (frames[side].schema[place] for side, place in column.suppliers)
+    if others:
+        own = _merged(frames, column)
+    return StructField(column.field.name, own.dataType, column.field.nullable, own.metadata)
+
+
+def _merged(frames: Frames, column: OutputColumn) -> StructField:
+    """A key of a full join, which is of either side."""
+    keys = [
+        frames[side].select(sf.col(quoted(frames[side].columns[place])).alias("key"))
+        for side, place in column.suppliers
+    ]
+    try:
+        field = keys[Side.LEFT].join(keys[Side.RIGHT], "key", "full").schema["key"]
+        alike = to_arrow_type(field.dataType, timezone="UTC") == column.field.type
+        reason = f"Spark gives it the type {field.dataType.simpleString()}"
+    except PySparkException as error:
+        alike, reason = False, first_line(error)
+    if not alike:
+        raise SchemaError(
+            f"Key column {column.field.name!r} of a full join would be {column.field.type}, but: "
+            f"{reason}.",
+            remedy="Give both DataFrames a key of one type, with cast or withColumn.",
+        )
+    return field
+
+
+def plain(columns: StructType) -> StructType:
+    """Without metadata, by which Spark would change values while it reads them."""
+    return StructType([StructField(each.name, each.dataType, each.nullable) for each in columns])
+
+
+def with_metadata(dataframe: DataFrame, columns: StructType) -> DataFrame:
+    """The same DataFrame with the metadata of these columns, such as that a text was CHAR(5)."""
+    if not any(each.metadata for each in columns):
+        return dataframe
+    return dataframe.select(
+        *(
+            sf.col(quoted(each.name)).alias(each.name, metadata=each.metadata)
+            if each.metadata
+            else sf.col(quoted(each.name))
+            for each in columns
+        )
+    )
