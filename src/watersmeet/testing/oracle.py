@@ -83,7 +83,7 @@ def expected_rows(schema: JoinSchema, inputs: tuple[pa.Table, pa.Table], pairs: 
         row += [value for name, value in mine.items() if name not in shared]
         if schema.how.emits_pairs:
             row += [value for name, value in others.items() if name not in shared]
-        rows[tuple(map(_plain, row))] += count
+        rows[tuple(map(comparable, row))] += count
     return rows
 
 
@@ -105,7 +105,7 @@ def counted(batches: Iterable[pa.RecordBatch]) -> Rows:
     """
     rows: Rows = Counter()
     for batch in batches:
-        columns = [map(_plain, column.to_pylist()) for column in batch.columns]
+        columns = [map(comparable, column.to_pylist()) for column in batch.columns]
         rows.update(zip(*columns, strict=True))
     return rows
 
@@ -123,14 +123,14 @@ def _few(rows: Rows) -> str:
     return f"[{shown}{', ...' if len(rows) > 5 else ''}]"
 
 
-def _plain(value: Any) -> Any:
+def comparable(value: Any) -> Any:
     """A value that hashes, and equals another exactly when the two are the same value."""
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, dict):
-        return tuple((name, _plain(child)) for name, child in value.items())
+        return tuple((name, comparable(child)) for name, child in value.items())
     if isinstance(value, list | tuple):
-        return tuple(map(_plain, value))
+        return tuple(map(comparable, value))
     return value
 
 
