@@ -10,7 +10,7 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -122,7 +122,7 @@ class Translation:
     computes: bool = False
 
     def of(self, node: Node) -> Condition | Column:
-        found = self._translate(node)
+        found = self._translate(_expanded(node) if self.computes else node)
         # Without a column there is no array of answers. The optimizer folds such filters away.
         if isinstance(found, Condition | Column) and found.kind == pa.bool_() and found.columns:
             return found
@@ -295,8 +295,29 @@ class Translation:
         return Refused(f"the filter {self._live(node).sql()} does not translate exactly")
 
 
+def _expanded(node: Node) -> Node:
+    """An expression that names a part of itself, as BETWEEN does, with that part in its places.
+
+    The JSON does not say which name is meant, so one inside another is left as it is.
+    """
+    if node.name == "With" and len(node.children) == 2 and not _has(node.children[0], "With"):
+        body, definition = node.children
+        return _put(body, _expanded(definition.children[0]))
+    return replace(node, children=tuple(map(_expanded, node.children)))
+
+
+def _put(node: Node, part: Node) -> Node:
+    if node.name == "CommonExpressionRef":
+        return part
+    return replace(node, children=tuple(_put(child, part) for child in node.children))
+
+
+def _has(node: Node, name: str) -> bool:
+    return node.name == name or any(_has(child, name) for child in node.children)
+
+
 def _looks_at_columns(node: Node) -> bool:
-    return node.name == "AttributeReference" or any(map(_looks_at_columns, node.children))
+    return _has(node, "AttributeReference")
 
 
 def _wider_decimal(kind: pa.DataType, name: str) -> pa.DataType | None:

@@ -63,12 +63,14 @@ def run_over(
 ) -> list[Record]:
     """Do `work` on the rows of every partition of a DataFrame; all results, in no order."""
 
+    names = dataframe.columns
+
     def host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for message in _told(work(batches)):
+        for message in _told(work(_renamed(batches, names))):
             yield pa.RecordBatch.from_pydict({"message": [message]}, schema=_MESSAGES)
 
     with named(dataframe.sparkSession, query=query, what=what):
-        rows = dataframe.mapInArrow(host, _SPARK_MESSAGES).collect()
+        rows = _numbered(dataframe).mapInArrow(host, _SPARK_MESSAGES).collect()
     return _heard([row.message for row in rows])
 
 
@@ -88,17 +90,20 @@ class Partitions:
     ) -> None:
         """`work` is given a partition's rows and number."""
 
+        names = dataframe.columns
+
         def host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             context = TaskContext.get()
             assert context is not None
-            records = (work(batches, context.partitionId()) for _ in range(1))
+            rows = _renamed(batches, names)
+            records = (work(rows, context.partitionId()) for _ in range(1))
             for message in _told(records):
                 yield pa.RecordBatch.from_pydict({"message": [message]}, schema=_MESSAGES)
 
         self._spark = dataframe.sparkSession
         self._query = query
         with named(self._spark, query=query, what=what), fixed_partitions(self._spark):
-            self._rdd = dataframe.mapInArrow(host, _SPARK_MESSAGES).rdd
+            self._rdd = _numbered(dataframe).mapInArrow(host, _SPARK_MESSAGES).rdd
 
     def run(self, partitions: Sequence[int], *, what: str) -> list[Record]:
         """The results of these partitions, in no order."""
@@ -107,6 +112,18 @@ class Partitions:
                 self._rdd, lambda rows: [row.message for row in rows], list(partitions)
             )
         return _heard(texts)
+
+
+def _numbered(dataframe: DataFrame) -> DataFrame:
+    """With numbers for names where PySpark, which asks for the columns by name, would stumble."""
+    if not any("`" in name for name in dataframe.columns):
+        return dataframe
+    return dataframe.toDF(*map(str, range(len(dataframe.columns))))
+
+
+def _renamed(batches: Iterator[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch if batch.schema.names == names else batch.rename_columns(names)
 
 
 def count_partitions(dataframe: DataFrame) -> int:
