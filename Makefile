@@ -32,7 +32,7 @@ $(COMPILED): $(INSTALLED) $(wildcard src/watersmeet/kernels/*.py)
 	@$(BIN)/python -m watersmeet.spark.java
 	@touch $@
 
-demo: setup ## two tables joined on Spark, the first rows seconds before Spark's own join has any
+demo: setup ## two tables joined and aggregated on Spark, beside Spark's own
 	@$(BIN)/watersmeet demo
 
 # Two processes: the tests on Spark wait a lot, and the others need a core meanwhile.

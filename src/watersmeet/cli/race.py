@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import watersmeet as wm
 from watersmeet.cli import shrink
@@ -135,6 +135,29 @@ class _Tally:
         return _Tally(self.rows + other.rows, self.checksum + other.checksum)
 
 
+class _Seconds(NamedTuple):
+    """After how long each join had its first rows, and all."""
+
+    first: float
+    all: float
+    spark_first: float
+    spark_all: float
+
+
+def _verdict(ours: _Tally, spark: _Tally, seconds: _Seconds) -> str:
+    if ours != spark:
+        return f"\n  WRONG: {ours} is not what Spark's own join gives, {spark}.\n"
+    first, theirs = seconds.first, seconds.spark_first
+    early = max(theirs, first) / min(theirs, first)
+    text = (
+        f"First rows after {first:.1f} s, {early:.1f} times "
+        f"{'earlier' if first <= theirs else 'later'} than Spark's own join ({theirs:.1f} s); "
+        f"all rows, wave by wave, after {seconds.all:.1f} s (Spark's: {seconds.spark_all:.1f} s). "
+        f"The same {ours.rows:,} rows (checked: count and checksum)."
+    )
+    return _in_bold(text)
+
+
 class _Race:
     """Both joins of the same files, in the same session, into the same sink."""
 
@@ -151,12 +174,19 @@ class _Race:
         ours = self._ours(began)
         all_s = time.monotonic() - began
         print(f'\n  orders.join(lineitem, "{_KEY}")\n', flush=True)
+        theirs = self._frames()
         began = time.monotonic()
-        spark = _Tally.of(self._spark_join(*self._frames()))
+        # Apart from the rest: a DataFrame gives its first rows or all, and not one after the other.
+        self._spark_join(*theirs).take(_SAMPLE)
+        spark_first_s = time.monotonic() - began
+        print(f"  first rows after {spark_first_s:.1f} s\n", flush=True)
+        began = time.monotonic()
+        spark = _Tally.of(self._spark_join(*theirs))
         spark_s = time.monotonic() - began
         rows = sum(table.rows for table in self._tables)
         _line(f"{spark_s:.1f} s", f"{rows:,}", f"{spark.rows:,}")
-        print(self._verdict(ours, spark, all_s=all_s, spark_s=spark_s), flush=True)
+        seconds = _Seconds(self._first_s or all_s, all_s, spark_first_s, spark_s)
+        print(_verdict(ours, spark, seconds), flush=True)
         if ours != spark:
             return 1
         same, verdict = shrink.run(self._tables_of)
@@ -193,19 +223,6 @@ class _Race:
             print(f"    {line}")
         print()
         _line("time", "rows read", "result rows")
-
-    def _verdict(self, ours: _Tally, spark: _Tally, *, all_s: float, spark_s: float) -> str:
-        if ours != spark:
-            return f"\n  WRONG: {ours} is not what Spark's own join gives, {spark}.\n"
-        first_s = all_s if self._first_s is None else self._first_s
-        early = max(spark_s, first_s) / min(spark_s, first_s)
-        text = (
-            f"First rows after {first_s:.1f} s, {early:.1f} times "
-            f"{'earlier' if first_s <= spark_s else 'later'} than Spark's own join had its first "
-            f"(it answers at its end: {spark_s:.1f} s); all rows after {all_s:.1f} s. "
-            f"The same {ours.rows:,} rows (checked: count and checksum)."
-        )
-        return _in_bold(text)
 
     def _frames(self, *, files: int | None = None) -> tuple[Any, Any]:
         """Four columns of each of the two tables, or of some of their files."""
