@@ -42,7 +42,7 @@ def batches(table: pa.Table, names: Sequence[str], ends: Sequence[int]) -> list[
 
 
 def ledger_of(question: ResolvedQuestion, blocks: Sequence[BlockTotals], sampled: Side) -> Ledger:
-    ledger = Ledger(question, sampled=sampled, blocks=max(len(blocks), 1), rows=None)
+    ledger = Ledger(question, sampled=sampled, blocks=[None] * max(len(blocks), 1))
     for block in blocks:
         ledger.add([block])
     return ledger

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -86,6 +87,16 @@ class Entries:
 
     def __len__(self) -> int:
         return len(self.distinct) if self.starts is None else int(self.starts[-1])
+
+    @cached_property
+    def partners(self) -> int:
+        """The most rows that one key has here."""
+        counts = self.weights
+        if counts is not None and self.starts is not None and len(counts):
+            counts = np.add.reduceat(counts, self.starts[:-1])
+        elif self.starts is not None:
+            counts = np.diff(self.starts)
+        return 1 if counts is None else int(counts.max(initial=1))
 
     @property
     def nbytes(self) -> int:

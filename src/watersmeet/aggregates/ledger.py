@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +15,11 @@ from watersmeet.aggregates.groups import Groups
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.results import answer
 from watersmeet.aggregates.sums import Sums
-from watersmeet.aggregates.totals import BlockTotals, Part, distinct, together
+from watersmeet.aggregates.totals import BlockTotals, Part, Traits, distinct, together
 from watersmeet.estimators import (
-    ClusterSample,
     Evidence,
     RippleSample,
+    StratifiedSample,
     TailSketch,
     Totals,
     take_all,
@@ -41,14 +42,19 @@ class Ledger:
         question: ResolvedQuestion,
         *,
         sampled: Side,
-        blocks: int,
-        rows: int | None,
+        blocks: Sequence[int | None],
+        strata: Sequence[int] = (),
         bounds: Sequence[Bounds | None] | None = None,
     ) -> None:
-        """`bounds` are what each expression's values lie between, where that is known."""
+        """`blocks` are the rows of each, None where they are not known; `strata` as a plan has
+        them. `bounds` are what each expression's values lie between, where that is known."""
         self._question = question
         self._sampled = sampled
-        self.sample = ClusterSample(blocks=blocks, rows=rows, moments=question.moments)
+        self._blocks = tuple(blocks)
+        self._strata = tuple(strata) or (0,) * len(blocks)
+        self.sample = StratifiedSample(
+            strata=_sizes(self._blocks, self._strata), moments=question.moments
+        )
         expressions = len(question.aggregates.expressions)
         self.evidence = Evidence(expressions=expressions)
         self._centres: list[float | None] = [None] * expressions
@@ -56,14 +62,16 @@ class Ledger:
         self.tails = [TailSketch(bounds=each) for each in self.bounds]
         self.part: Part = together([], question)
         self._certain: Part | None = None
+        self.partners = (1, 1)
+        """The most that a row drawn at random has, and the most of any key that is known."""
 
     def without_extremes(self, extremes: Sequence[BlockTotals]) -> Ledger:
         """A new ledger about the same blocks, of whose rows these have been joined completely."""
         ledger = Ledger(
             self._question,
             sampled=self._sampled,
-            blocks=self.sample.blocks,
-            rows=self.sample.rows,
+            blocks=self._blocks,
+            strata=self._strata,
         )
         ledger._centres = list(self._centres)
         # What is left is below the threshold, where one was set.
@@ -113,21 +121,33 @@ class Ledger:
 
     def _sample(self, blocks: Sequence[BlockTotals], parts: Sequence[Part]) -> None:
         for block, part, codes in zip(blocks, parts, self._codes(parts), strict=True):
-            self.sample.add(codes, self._moments(part), rows=block.rows)
-            rows = {"left_rows": part.rows} if self._sampled is Side.LEFT else {
-                "right_rows": part.rows
-            }  # fmt: skip
-            self._notice(block, codes, part.pairs, rows)
+            stratum = self._strata[block.block]
+            # What is read in any case comes before all strata, and says nothing about others.
+            self.sample.add(codes, self._moments(part), rows=block.rows, stratum=stratum + 1)
+            rows = np.zeros_like(part.rows) if stratum < 0 else part.rows
+            of_side = {f"{self._sampled.name.lower()}_rows": rows}
+            self._notice(block, part, codes, of_side, drawn=stratum >= 0)
 
     def _notice(
-        self, block: BlockTotals, codes: Codes, pairs: Codes, rows: dict[str, Codes]
+        self,
+        block: BlockTotals,
+        part: Part,
+        codes: Codes,
+        rows: dict[str, Any],
+        *,
+        drawn: bool = True,
     ) -> None:
         """What lets an interval be trusted, or not."""
+        met, there = block.partners
+        self.partners = max(self.partners[0], met if drawn else 1), max(self.partners[1], there)
+        if not drawn:
+            self.evidence.add(codes, pairs=part.pairs, **rows)
+            return
+        ends = [_ends(sums, traits) for sums, traits in zip(part.sums, block.traits, strict=True)]
         least, most = (
-            np.tile(np.array([getattr(traits, end) for traits in block.traits]), (len(codes), 1))
-            for end in ("least", "most")
+            np.stack([each[end] for each in ends], axis=1) if ends else None for end in (0, 1)
         )
-        self.evidence.add(codes, pairs=pairs, least=least, most=most, **rows)
+        self.evidence.add(codes, pairs=part.pairs, least=least, most=most, **rows)
         for tail, traits in zip(self.tails, block.traits, strict=True):
             if traits.tail is not None:
                 tail += traits.tail
@@ -198,7 +218,7 @@ class RippleLedger(Ledger):
         rows: tuple[int | None, int | None],
         bounds: Sequence[Bounds | None] | None = None,
     ) -> None:
-        super().__init__(question, sampled=sampled, blocks=1, rows=None, bounds=bounds)
+        super().__init__(question, sampled=sampled, blocks=(None,), bounds=bounds)
         self.rectangle = RippleSample(blocks=blocks, rows=rows, moments=question.moments)
 
     def read(self, side: Side, block: int, *, rows: int) -> None:
@@ -224,10 +244,27 @@ class RippleLedger(Ledger):
             plain, parts, self._codes(parts), pairs, strict=True
         ):
             self.rectangle.add(_numbers(left), _numbers(right), codes, self._moments(part))
-            self._notice(block, codes, part.pairs, {})
+            self._notice(block, part, codes, {})
 
     def totals(self) -> Totals:
         return self.rectangle.totals()
+
+
+def _ends(sums: Sums, traits: Traits) -> tuple[Floats, Floats]:
+    """The least and the most value of each group; where only the block's are known, those."""
+    if sums.ends is not None:
+        return sums.ends[:, 0], sums.ends[:, 1]
+    return np.full(len(sums.count), traits.least), np.full(len(sums.count), traits.most)
+
+
+def _sizes(blocks: Sequence[int | None], strata: Sequence[int]) -> list[tuple[int, int | None]]:
+    """Blocks and rows of what is read in any case, and of each stratum."""
+    unknown = any(rows is None for rows in blocks)
+    counts, rows = ([0] * (max(strata, default=0) + 2) for _ in range(2))
+    for size, stratum in zip(blocks, strata, strict=True):
+        counts[stratum + 1] += 1
+        rows[stratum + 1] += size or 0
+    return [(count, None if unknown else size) for count, size in zip(counts, rows, strict=True)]
 
 
 def _numbers(values: pa.Array) -> Codes:

@@ -15,6 +15,8 @@ from watersmeet.model import Side
 
 FEWEST_BLOCKS = 24
 """Of a first look. With fewer than 20 an interval misses more often than it says."""
+FEWEST_DRAWN = 20
+"""Of those, which were drawn at random."""
 
 _GROWTH = 2.0
 _FIRST_SHARE = 0.02
@@ -38,7 +40,7 @@ class Looks:
     def __init__(self, plan: ReadPlan) -> None:
         self._plan = plan
         self._done = [0, 0]
-        self.stops = _stops(len(plan.orders[plan.sampled]))
+        self.stops = _stops(len(plan.orders[plan.sampled]), certain=plan.certain)
         """After how many blocks of the sampled side there is a look; about, for a rectangle."""
 
     @property
@@ -82,7 +84,7 @@ class Looks:
         counts = [len(order) for order in self._plan.orders]
         if self._plan.design is not Design.RIPPLE:
             sampled = self._plan.sampled
-            every = _stops(counts[sampled])
+            every = self.stops
             # An empty side is complete at its first look.
             stop = next((s for s in every if s > self._done[sampled]), counts[sampled])
             return (stop, 0) if sampled is Side.LEFT else (0, stop)
@@ -100,16 +102,20 @@ class Looks:
         return stops[0], stops[1]
 
 
-def _stops(count: int) -> list[int]:
+def _stops(count: int, *, certain: int = 0) -> list[int]:
     """After how many blocks of one side there is a look, the whole last.
+
+    `certain` ones are read before the others, and a few of them instead of others.
 
     >>> _stops(600)
     [24, 48, 96, 192, 600]
+    >>> _stops(600, certain=10)
+    [30, 60, 120, 240, 600]
     >>> _stops(10)
     [10]
     """
     stops: list[int] = []
-    stop = max(FEWEST_BLOCKS, ceil(_FIRST_SHARE * count))
+    stop = max(FEWEST_BLOCKS, FEWEST_DRAWN + certain, ceil(_FIRST_SHARE * count))
     while stop < _LAST_SHARE * count:
         stops.append(stop)
         stop = ceil(stop * _GROWTH)

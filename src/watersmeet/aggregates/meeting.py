@@ -30,7 +30,7 @@ from watersmeet.aggregates.numbers import (
     products,
 )
 from watersmeet.aggregates.question import ResolvedQuestion
-from watersmeet.aggregates.sums import Sums
+from watersmeet.aggregates.sums import Sums, extremes_of
 from watersmeet.aggregates.totals import BlockTotals, Part, Traits, only_seen, together
 from watersmeet.estimators.tails import TailSketch
 from watersmeet.model import JoinType, Side
@@ -73,12 +73,16 @@ class Meeting:
         """Totals of a block of `rows` rows with all the entries that it can meet."""
         notes = [_Notes(sketched=sketched) for _ in self.question.aggregates.expressions]
         parts: list[Part] = []
+        met = 1
         for batch in batches:
             batch = kept(batch, self.question, self.sampled)
             if len(batch):
-                parts += _Batch(self, batch, notes).met(entries)
+                passing = _Batch(self, batch, notes)
+                parts += passing.met(entries)
+                met = max(met, passing.partners)
         traits = tuple(note.traits() for note in notes)
-        return BlockTotals(block, rows, together(parts, self.question), traits)
+        there = max((each.partners for each in entries), default=1) if sketched else 1
+        return BlockTotals(block, rows, together(parts, self.question), traits, (met, there))
 
 
 class _Notes:
@@ -86,6 +90,7 @@ class _Notes:
 
     def __init__(self, *, sketched: bool) -> None:
         self.centre: float | None = None
+        self.sketched = sketched
         self._least, self._most = np.inf, -np.inf
         self._tail = TailSketch() if sketched else None
 
@@ -133,6 +138,8 @@ class _Batch:
         self._groups = Groups.of([self._rows.column(name) for name in meeting.mine])
         self._factors: list[Numbers | None] = []
         self._notes = notes
+        self.partners = 1
+        """The most that a row has been met with so far."""
 
     def met(self, entries: Sequence[Entries]) -> Iterator[Part]:
         """Totals with each of the entries, and of rows that are in the result without any."""
@@ -220,6 +227,7 @@ class _Batch:
     def _part(self, pairs: _Pairs) -> Part:
         codes, groups, size = self._codes(pairs)
         weights = pairs.weights
+        self.partners = max(self.partners, pairs.partners)
         if codes is None:
             total = np.array([len(pairs) if weights is None else weights.sum()], np.int64)
         elif weights is None:
@@ -282,8 +290,22 @@ class _Batch:
         if factor is None:
             assert mine is not None
             self._notes[number].take(mine)
-            return self._summed(number, mine, codes, size, pairs.weights)
+            sums = self._summed(number, mine, codes, size, pairs.weights)
+            return self._with_ends(number, sums, mine, codes, size)
         return self._product(number, mine, factor, pairs, codes, size)
+
+    def _with_ends(
+        self, number: int, sums: Sums, value: Numbers, codes: Positions | None, size: int
+    ) -> Sums:
+        """With each group's least and most, while somebody may ask what it has not shown."""
+        if not self._notes[number].sketched:
+            return sums
+        ends = extremes_of(value, codes, groups=size)
+        least, most = (
+            each.floats() if each.valid is None else np.where(each.valid, each.floats(), empty)
+            for each, empty in zip(ends, (np.inf, -np.inf), strict=True)
+        )
+        return replace(sums, ends=np.stack([least, most], axis=1))
 
     def _summed(
         self, number: int, value: Numbers, codes: Positions | None, size: int,
@@ -308,6 +330,7 @@ class _Batch:
             counted = Numbers(counts, value.valid).spread(len(pairs)).tight()
             total = Sums.of(counted, codes, groups=size).total.values
             sums = replace(sums, count=total.astype(np.int64))
+        sums = self._with_ends(number, sums, value, codes, size)
         if not self._question.spreads[number]:
             return sums
         means = sums.means()
@@ -347,6 +370,17 @@ class _Pairs:
         assert self.rows is not None
         of = self.rows * size if codes is None else self.rows * size + codes
         return np.bincount(np.unique(of) % size, minlength=size)
+
+    @property
+    def partners(self) -> int:
+        """The most of one row; of entries that belong to several groups, in one of them."""
+        if not len(self) or self.entries is None or self.entries.partners == 1:
+            return 1
+        if self.weights is not None:
+            return int(self.weights.max())
+        assert self.rows is not None
+        changes = np.flatnonzero(np.diff(self.rows)) + 1
+        return int(np.diff(changes, prepend=0, append=len(self.rows)).max())
 
     @property
     def weights(self) -> Longs | None:

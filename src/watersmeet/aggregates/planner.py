@@ -14,12 +14,17 @@ ripple    neither: blocks of both, and every pair of them is joined
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 
 import numpy as np
 
+from watersmeet.aggregates.bounds import BlockBounds, Extremes, block_bounds
+from watersmeet.aggregates.draw import Division, divided
+from watersmeet.aggregates.expression import Expression
+from watersmeet.aggregates.facts import ColumnFacts
+from watersmeet.aggregates.passing import passing
 from watersmeet.errors import InvalidArgument
 from watersmeet.estimators.order import clustering
 from watersmeet.model import JoinType, Side
@@ -30,8 +35,10 @@ Range = tuple[int, int]
 # So many leave an interval no wider than it must be; smaller ones than this cost more in calls
 # than in reading.
 _ENOUGH_BLOCKS = 128
-# Cutting a part means to decode more of it than is used, so this many are left as they are.
+# Cutting a part means to decode more of it than is used, so this many are left as they are,
 _FEW_PARTS = 64
+# but for those that are so much larger than most: which of them are read would decide everything.
+_LARGE = 2
 _LEAST_ROWS = 256
 
 # A block of one table may need so many of the other, or so large a part of it, and still be read
@@ -67,14 +74,14 @@ class Table:
     """What is known of a table before a row of it is read.
 
     `entry_bytes` is what a row takes in memory while the other side's rows look for it. Where rows
-    are not `counted`, those of the blocks are a guess. `extremes` are the least and the most of
-    columns of numbers, where the files say so.
+    are not `counted`, those of the blocks are a guess. `facts` are what the files say about each
+    column, block by block.
     """
 
     blocks: tuple[Block, ...]
     entry_bytes: int
     counted: bool = True
-    extremes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    facts: Mapping[str, ColumnFacts] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -83,6 +90,12 @@ class Table:
     @property
     def nbytes(self) -> int:
         return sum(block.nbytes for block in self.blocks)
+
+    @property
+    def extremes(self) -> dict[str, tuple[float, float]]:
+        """The least and the most of columns of numbers, where all blocks say so."""
+        found = {name: facts.extremes for name, facts in self.facts.items()}
+        return {name: ends for name, ends in found.items() if ends is not None}
 
     @property
     def clustering(self) -> float | None:
@@ -111,19 +124,77 @@ class ReadPlan:
     reason: str
     objection: str = ""
     """Why what was read cannot stand for the whole, if so."""
+    division: Division | None = None
+    """Which blocks of the sampled side are read in any case, and which are alike; None where
+    nothing tells them apart."""
+    values: tuple[BlockBounds | None, ...] = ()
+    """What each expression's values lie between, in every block of the sampled side."""
 
     @property
     def other(self) -> Side:
         return self.sampled.other
 
+    @property
+    def certain(self) -> int:
+        """So many blocks at the begin of the order are read in any case."""
+        return 0 if self.division is None else self.division.certain
+
+    @property
+    def strata(self) -> tuple[int, ...]:
+        """Of each block of the sampled side, by number: -1 where it is read in any case; none
+        where all are alike."""
+        return () if self.division is None else self.division.strata
+
+    def drawn(self, seed: int) -> ReadPlan:
+        """The same with blocks in another random order."""
+        if self.division is None:
+            return self
+        order = self.division.order(seed + self.sampled)
+        return replace(self, orders=(order, ()) if self.sampled is Side.LEFT else ((), order))
+
 
 def plan_reads(
-    tables: tuple[Table, Table], how: JoinType, *, memory: int, seed: int, alike: bool = True
+    tables: tuple[Table, Table],
+    how: JoinType,
+    *,
+    memory: int,
+    seed: int,
+    alike: bool = True,
+    expressions: Sequence[Expression] = (),
+    filters: tuple[Expression | None, Expression | None] = (None, None),
 ) -> ReadPlan:
     """The best of the designs that the tables and the join allow.
 
-    Where keys are not `alike`, their ranges cannot be compared.
+    Where keys are not `alike`, their ranges cannot be compared. `expressions` are added up, of
+    rows of each side that pass its filter.
     """
+    plan = _plan(tables, how, memory=memory, seed=seed, alike=alike)
+    table = tables[plan.sampled]
+    values = tuple(_values(each, tables, plan.sampled) for each in expressions)
+    if plan.design is Design.RIPPLE or not table.counted:
+        return replace(plan, values=values)
+    rows = [block.rows for block in table.blocks]
+    wanted = filters[plan.sampled]
+    division = divided(
+        rows,
+        values,
+        list(table.facts.values()),
+        None if wanted is None else passing(wanted.tree, table.facts, plan.sampled, len(rows)),
+    )
+    return replace(plan, division=division, values=values).drawn(seed)
+
+
+def _values(expression: Expression, tables: tuple[Table, Table], side: Side) -> BlockBounds | None:
+    """Block by block of one side; of the other, what all of its blocks lie between."""
+    extremes: Extremes = {
+        (side.other, name): ends for name, ends in tables[side.other].extremes.items()
+    } | {(side, name): facts.ends for name, facts in tables[side].facts.items() if facts.values}
+    return block_bounds(expression.tree, extremes, len(tables[side].blocks))
+
+
+def _plan(
+    tables: tuple[Table, Table], how: JoinType, *, memory: int, seed: int, alike: bool
+) -> ReadPlan:
     allowed = sampled_sides(how)
     larger = max(Side, key=lambda side: tables[side].rows)
     fits = any(tables[sampled.other].held <= memory for sampled in allowed)
@@ -224,13 +295,15 @@ def _orders(
 
 
 def pieces(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Blocks made of parts of these sizes: (part, start, stop). Few large parts are cut.
+    """Blocks made of parts of these sizes: (part, start, stop). Few parts are cut, and of
+    many those that are much larger than the others.
 
     >>> list(pieces([600, 300]))
     [(0, 0, 200), (0, 200, 400), (0, 400, 600), (1, 0, 150), (1, 150, 300)]
     """
-    few = len(sizes) < _FEW_PARTS
-    most = max(sum(sizes) // _ENOUGH_BLOCKS, _LEAST_ROWS) if few else max(sizes, default=1)
+    most = max(sum(sizes) // _ENOUGH_BLOCKS, _LEAST_ROWS)
+    if len(sizes) >= _FEW_PARTS:
+        most = max(most, _LARGE * sorted(sizes)[len(sizes) // 2])
     for part, size in enumerate(sizes):
         yield from ((part, start, stop) for start, stop in cut(size, most))
 

@@ -27,7 +27,7 @@ from watersmeet.aggregates.settings import Goal, Settings, share
 from watersmeet.aggregates.strata import Strata, strata
 from watersmeet.aggregates.totals import BlockTotals
 from watersmeet.errors import InvalidArgument, WatersmeetError
-from watersmeet.estimators import Cells, Layout, Quantity, Totals, cells
+from watersmeet.estimators import Cells, Layout, Quantity, Totals, Unread, cells
 from watersmeet.estimators.forecast import Forecast
 from watersmeet.estimators.unseen import unseen_groups
 from watersmeet.model import Side
@@ -363,6 +363,9 @@ class AggregateRun:
         else:
             groups = max(ledger.groups, 1)
             totals = ledger.totals().padded(groups)
+            unread = self._unread()
+            for tail, known in zip(ledger.tails, unread, strict=False):
+                tail.bounds = known.bounds
             found = cells(
                 totals,
                 ledger.evidence,
@@ -373,6 +376,7 @@ class AggregateRun:
                 looks=self._looks.most if settings.every_look else 1,
                 tails=ledger.tails or None,
                 bounds=ledger.bounds,
+                unread=unread,
                 layout=self._layout(),
             )
             unseen = self._unseen(totals)
@@ -388,13 +392,36 @@ class AggregateRun:
             unseen=unseen,
         )
 
+    def _unread(self) -> list[Unread]:
+        """What files say of the blocks that were not read, for each expression and for counts."""
+        sampled = self._plan.sampled
+        table = self._tables[sampled]
+        left = np.array(self._plan.orders[sampled][self._looks.done(sampled) :], np.int64)
+        if self._plan.design is Design.RIPPLE:
+            # A row that was read meets more and more rows of the other side.
+            left = np.arange(len(table.blocks))
+        rows = float(max((table.blocks[block].rows for block in left), default=0))
+        key = table.facts.get(self._question.keys[0][sampled])
+        keyed = key is not None and not np.isnan(key.ends[0][left]).any()
+        found = []
+        for bounds, whole in zip(self._plan.values, self._ledger.bounds, strict=True):
+            ends = None
+            if bounds is not None and len(left) and not np.isnan(bounds[0][left]).any():
+                ends = float(bounds[0][left].min()), float(bounds[1][left].max())
+                if whole is not None:
+                    ends = max(ends[0], whole[0]), min(ends[1], whole[1])
+            found.append(Unread(ends, rows, keyed, self._ledger.partners))
+        return [*found, Unread(None, rows, keyed, self._ledger.partners)]
+
     def _layout(self) -> Layout:
         """Whether the blocks read so far can stand for all."""
         if self._plan.objection:
             return Layout(self._plan.objection)
         sampled = self._plan.sampled
-        read = self._plan.orders[sampled][: self._looks.done(sampled)]
-        return Layout.tested(np.array(read), blocks=len(self._plan.orders[sampled]))
+        # By their place among those that were left to chance.
+        order = np.array(self._plan.orders[sampled][self._plan.certain :], np.int64)
+        read = np.argsort(np.argsort(order))[: self._looks.done(sampled) - self._plan.certain]
+        return Layout.tested(read, blocks=len(order))
 
     def _progress(self, look: Look) -> Progress:
         """Of the sides that are sampled; the other one is read first, or along with them."""
@@ -447,8 +474,11 @@ def _ledger(question: ResolvedQuestion, tables: tuple[Table, Table], plan: ReadP
     return Ledger(
         question,
         sampled=plan.sampled,
-        blocks=blocks[plan.sampled],
-        rows=rows[plan.sampled],
+        blocks=[
+            block.rows if tables[plan.sampled].counted else None
+            for block in tables[plan.sampled].blocks
+        ],
+        strata=plan.strata,
         bounds=bounds,
     )
 

@@ -30,13 +30,15 @@ class Sums:
 
     A sum of floats is `total` plus `error`, the part that rounding took from it. `squares` are
     those of the distances from the group's own mean: about any other number, the spread of values
-    that lie far from it would be lost in rounding.
+    that lie far from it would be lost in rounding. `ends` are the least and the most of the
+    numbers, each group in a row, infinite where it has none.
     """
 
     count: Longs
     total: Numbers
     error: Floats | None = None
     squares: Floats | None = None
+    ends: Floats | None = None
 
     @classmethod
     def of(

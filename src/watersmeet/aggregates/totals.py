@@ -21,6 +21,7 @@ from watersmeet.estimators.tails import TailSketch
 
 Positions = NDArray[np.int64]
 Longs = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -56,12 +57,16 @@ class Traits:
 
 @dataclass(frozen=True)
 class BlockTotals:
-    """What one block adds. `rows` are all its rows, whether or not the filter keeps them."""
+    """What one block adds. `rows` are all its rows, whether or not the filter keeps them.
+
+    `partners` are the most that one of its rows has, and the most of any key on the other side.
+    """
 
     block: int
     rows: int
     part: Part
     traits: tuple[Traits, ...]
+    partners: tuple[int, int] = (1, 1)
 
 
 def added_up(blocks: Sequence[BlockTotals], question: ResolvedQuestion) -> BlockTotals:
@@ -69,7 +74,9 @@ def added_up(blocks: Sequence[BlockTotals], question: ResolvedQuestion) -> Block
     expressions = range(len(question.aggregates.expressions))
     traits = tuple(_shared([block.traits[number] for block in blocks]) for number in expressions)
     part = together([block.part for block in blocks], question)
-    return BlockTotals(blocks[0].block, sum(block.rows for block in blocks), part, traits)
+    met, there = zip(*(block.partners for block in blocks), strict=True)
+    rows = sum(block.rows for block in blocks)
+    return BlockTotals(blocks[0].block, rows, part, traits, (max(met), max(there)))
 
 
 def _shared(traits: Sequence[Traits]) -> Traits:
@@ -136,7 +143,13 @@ def _joined(sums: Sequence[Sums]) -> Sums:
         total,
         np.concatenate(errors) if errors else None,
         np.concatenate(squares) if squares else None,
+        _all_ends([each.ends for each in sums]),
     )
+
+
+def _all_ends(several: Sequence[Floats | None]) -> Floats | None:
+    known = [ends for ends in several if ends is not None]
+    return np.concatenate(known) if known and len(known) == len(several) else None
 
 
 def _regrouped(sums: Sums, codes: Positions, count: int) -> Sums:
@@ -145,6 +158,11 @@ def _regrouped(sums: Sums, codes: Positions, count: int) -> Sums:
     if sums.error is not None and total.error is not None:
         error = total.error + np.bincount(codes, sums.error, minlength=count)
     found = Sums(_added(sums.count, codes, count), total.total, error)
+    if sums.ends is not None:
+        ends = np.tile([np.inf, -np.inf], (count, 1))
+        np.minimum.at(ends[:, 0], codes, sums.ends[:, 0])
+        np.maximum.at(ends[:, 1], codes, sums.ends[:, 1])
+        found = replace(found, ends=ends)
     if sums.squares is None:
         return found
     about = sums.squares_about(found.means()[codes])
@@ -190,6 +208,7 @@ def _at(sums: Sums, index: Positions) -> Sums:
         sums.total.taken(index),
         None if sums.error is None else sums.error[index],
         None if sums.squares is None else sums.squares[index],
+        None if sums.ends is None else sums.ends[index],
     )
 
 

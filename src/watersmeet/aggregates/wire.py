@@ -33,10 +33,14 @@ def pack(totals: BlockTotals) -> bytes:
             columns[f"error{number}"] = pa.array(sums.error)
         if sums.squares is not None:
             columns[f"squares{number}"] = pa.array(sums.squares)
+        if sums.ends is not None:
+            columns[f"least{number}"] = pa.array(sums.ends[:, 0])
+            columns[f"most{number}"] = pa.array(sums.ends[:, 1])
         scales.append(sums.total.scale)
     notes = {
         "block": totals.block,
         "rows": totals.rows,
+        "partners": totals.partners,
         "scales": scales,
         "traits": [_pack_traits(traits) for traits in totals.traits],
     }
@@ -61,16 +65,24 @@ def unpack(message: bytes) -> BlockTotals:
                 _numbers(batch.column(f"total{number}"), scale),
                 _array(batch, error) if error in names else None,
                 _array(batch, squares) if squares in names else None,
+                _ends(batch, number),
             )
         )
     groups = [batch.column(name) for name in names if name.startswith("group")]
     part = Part(tuple(groups), _array(batch, "pairs"), _array(batch, "rows"), tuple(sums))
     traits = tuple(map(_unpack_traits, notes["traits"]))
-    return BlockTotals(notes["block"], notes["rows"], part, traits)
+    met, there = notes["partners"]
+    return BlockTotals(notes["block"], notes["rows"], part, traits, (met, there))
 
 
 def _array(batch: pa.RecordBatch, name: str) -> Any:
     return batch.column(name).to_numpy(zero_copy_only=False)
+
+
+def _ends(batch: pa.RecordBatch, number: int) -> Any:
+    if f"least{number}" not in batch.schema.names:
+        return None
+    return np.stack([_array(batch, f"{end}{number}") for end in ("least", "most")], axis=1)
 
 
 def _numbers(values: pa.Array, scale: int) -> Numbers:

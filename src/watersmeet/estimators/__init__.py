@@ -1,8 +1,8 @@
 """From a sample of a join to totals, and from totals to cells with intervals to believe.
 
-Sampling designs (`ClusterSample`, `RippleSample`, `RowSample`, `PartitionedSample`,
-`UniverseSample`) collect statistics that add up in any order and hand over `Totals`; `cells`
-turns those, with the `Evidence` beside them, into values, intervals and trust.
+Sampling designs (`ClusterSample`, `StratifiedSample`, `RippleSample`, `RowSample`,
+`PartitionedSample`, `UniverseSample`) collect statistics that add up in any order and hand over
+`Totals`; `cells` turns those, with the `Evidence` beside them, into values, intervals and trust.
 """
 
 from watersmeet.estimators.cells import Cells, cells
@@ -13,10 +13,12 @@ from watersmeet.estimators.partitions import PartitionedSample
 from watersmeet.estimators.quantities import Kind, Quantity
 from watersmeet.estimators.ripple import RippleSample
 from watersmeet.estimators.rows import RowSample
+from watersmeet.estimators.stratified import StratifiedSample
 from watersmeet.estimators.tails import TailSketch
 from watersmeet.estimators.totals import Reading, Totals, take_all
 from watersmeet.estimators.trust import Layout
 from watersmeet.estimators.universe import UniverseSample
+from watersmeet.estimators.unread import Unread
 from watersmeet.estimators.unseen import Unseen, unseen_groups
 
 __all__ = [
@@ -31,9 +33,11 @@ __all__ = [
     "Reading",
     "RippleSample",
     "RowSample",
+    "StratifiedSample",
     "TailSketch",
     "Totals",
     "UniverseSample",
+    "Unread",
     "Unseen",
     "cells",
     "take_all",

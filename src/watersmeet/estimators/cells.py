@@ -22,6 +22,7 @@ from watersmeet.estimators.skewness import shift, skewness
 from watersmeet.estimators.tails import TailSketch
 from watersmeet.estimators.totals import Totals
 from watersmeet.estimators.trust import Layout, doubts, few_rows, pick
+from watersmeet.estimators.unread import Unread
 
 Bound = tuple[float, float]
 
@@ -50,14 +51,16 @@ def cells(
     tails: Sequence[TailSketch | None] | None = None,
     layout: Layout | None = None,
     bounds: Sequence[Bound | None] | None = None,
+    unread: Sequence[Unread] | None = None,
     fanout: int = 1,
 ) -> Cells:
     """Intervals at `confidence` for each cell, or for `statements` of them at once.
 
     `looks` is how often the result will be shown (None: as often as you like). `bounds` are
     least and most value of each expression where the files' footers know them, `fanout` the
-    most partners a row can have, for the bound before any match. A group that is known to
-    `evidence` but has no totals yet has a cell too.
+    most partners a row can have, for the bound before any match. `unread` is what is known of
+    blocks that were not read: an item for each expression, and a last one for COUNT(*). A group
+    that is known to `evidence` but has no totals yet has a cell too.
     """
     totals = totals.padded(evidence.groups)
     readings = [reading for reading in totals.readings if not reading.complete]
@@ -75,6 +78,9 @@ def cells(
             if bounds is None or quantity.expression is None
             else bounds[quantity.expression],
             layout=layout or Layout(),
+            unread=Unread(bounds=(0.0, 0.0))
+            if unread is None
+            else unread[-1 if quantity.expression is None else quantity.expression],
             fanout=fanout,
         )
         for quantity in kinds
@@ -92,6 +98,7 @@ def _column(
     sketch: TailSketch | None,
     bound: Bound | None,
     layout: Layout,
+    unread: Unread,
     fanout: int,
 ) -> tuple[NDArray[np.generic], ...]:
     kind = quantity.kind
@@ -139,6 +146,10 @@ def _column(
         non_negative=non_negative,
         tail=sketch,
         layout=layout,
+        seen=evidence.seen(quantity.expression, groups, rows=rows),
+        unread=unread,
+        width=(high - low) / 2,
+        centre=centre,
     )
     no = np.zeros(groups, np.bool_)
     return value, low, high, relative, no, reasons == "", reasons
@@ -165,6 +176,14 @@ def _degrees(totals: Totals, form: Form, kind: Kind, *, rows: Floats) -> Floats:
         parts += part
         with np.errstate(divide="ignore", invalid="ignore"):
             squares += part**2 / own
+    if totals.strata:
+        # Each stratum knows its own part only as well as its few blocks do.
+        within = [form.second(each.second) for each in totals.strata]
+        known = [max(each.reading.read - 1.0, 0.5) for each in totals.strata]
+        own = np.sum([part**2 / few for part, few in zip(within, known, strict=True)], axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            least = np.sum(within, axis=0) ** 2 / own
+        squares = np.where(np.isfinite(least), np.maximum(squares, parts**2 / least), squares)
     with np.errstate(divide="ignore", invalid="ignore"):
         welch = parts**2 / squares
     degrees = np.where(np.isfinite(welch), welch, degrees)

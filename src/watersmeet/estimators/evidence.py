@@ -8,6 +8,7 @@ import numpy as np
 
 from watersmeet.estimators.moments import Floats, Integers
 from watersmeet.estimators.units import grown
+from watersmeet.estimators.unread import Seen
 from watersmeet.model import Side
 
 
@@ -74,6 +75,13 @@ class Evidence:
     def pairs(self, groups: int) -> Floats:
         self._room(groups)
         return self._counts[:groups, 2].copy()
+
+    def seen(self, expression: int | None, groups: int, *, rows: Floats) -> Seen:
+        """The values of an expression, by group."""
+        if expression is None:
+            none = np.full(groups, np.inf)
+            return Seen(rows, none, -none)
+        return Seen(rows, self.least(groups)[:, expression], self.most(groups)[:, expression])
 
     def least(self, groups: int) -> Floats:
         """[G, E]; infinite where no value was seen."""

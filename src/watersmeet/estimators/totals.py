@@ -54,6 +54,8 @@ class Totals(NamedTuple):
     largest: Floats | None = None  # [G, J]: most that one unit contributed, scaled up
     scaled: bool = True  # False: the inputs' sizes are unknown, only ratios mean anything
     fraction: float = 0.0  # share of all pairs of rows that was looked at
+    # Where there are several strata, each one's part of the covariance, as the second moments.
+    strata: tuple[Shape, ...] = ()
 
     @property
     def of_rows(self) -> bool:
@@ -78,10 +80,11 @@ class Totals(NamedTuple):
             for name, array in self._asdict().items()
             if isinstance(array, np.ndarray)
         }
-        shapes = tuple(
-            Shape(longer(shape.second), longer(shape.third), shape.reading) for shape in self.shapes
+        shapes, strata = (
+            tuple(Shape(longer(each.second), longer(each.third), each.reading) for each in several)
+            for several in (self.shapes, self.strata)
         )
-        return self._replace(shapes=shapes, **arrays)
+        return self._replace(shapes=shapes, strata=strata, **arrays)
 
 
 def take_all(exact: Floats, rest: Totals) -> Totals:

@@ -19,6 +19,17 @@ from watersmeet.estimators.quantities import Kind, Quantity
 from watersmeet.estimators.skewness import skewness
 from watersmeet.estimators.tails import TailSketch
 from watersmeet.estimators.totals import Totals
+from watersmeet.estimators.unread import (
+    MOST_SHARE,
+    MOST_SHARE_OF_SPREAD,
+    Seen,
+    Unread,
+    hotter_key,
+    larger_unread,
+    one_row,
+    one_value,
+    unknown_block,
+)
 
 UNITS_NEEDED = 20
 ROWS_FOR_T = 8
@@ -91,8 +102,12 @@ def doubts(
     non_negative: NDArray[np.bool_],
     tail: TailSketch | None,
     layout: Layout,
+    seen: Seen,
+    unread: Unread,
+    width: Floats,
+    centre: float,
 ) -> NDArray[np.object_]:
-    """Reasons per group; empty is trusted."""
+    """Reasons per group; empty is trusted. `width` is half of each interval's."""
     kind = quantity.kind
     found = Doubts(len(value))
     if totals.exact:
@@ -108,7 +123,9 @@ def doubts(
                 True,
                 f"only {reading.read} {reading.noun}{of} were read, {UNITS_NEEDED} are needed",
             )
-    found.add(rows == 0, "no matching row so far")
+    nothing = totals.seen[:, 0] == 0
+    found.add((rows == 0) & nothing, "no matching row so far")
+    found.add(rows == 0, "matching rows only in blocks that are read in any case")
     needed = np.where(non_negative, ROWS_FOR_GAMMA, ROWS_FOR_T)
     found.add_each(rows < needed, rows, lambda number: f"only {number:.0f} matching rows so far")
     if totals.contributing is not None:
@@ -128,6 +145,7 @@ def doubts(
         _skewed(found, totals, count.evaluate(totals.value)[1], UNITS_PER_SKEWNESS_OF_DIVISOR)
     if kind is not Kind.COUNT and tail is not None and (reason := tail.reason()):
         found.add(True, reason)
+    _unlike(found, totals, quantity, form, seen, unread, width=width, centre=centre)
     if kind.is_spread:
         with np.errstate(divide="ignore", invalid="ignore"):
             loose = variance / value**2 * (4 if kind.is_root else 1) * ROWS_PER_KURTOSIS
@@ -137,6 +155,54 @@ def doubts(
             f"{ROWS_PER_KURTOSIS:.0f} times (kurtosis - 1)",
         )
     return found.reasons()
+
+
+def _unlike(
+    found: Doubts,
+    totals: Totals,
+    quantity: Quantity,
+    form: Form,
+    seen: Seen,
+    unread: Unread,
+    *,
+    width: Floats,
+    centre: float,
+) -> None:
+    """Of each group by itself: what others show may hide that it has not shown its own."""
+    share = one_value(totals, quantity, form, seen, centre=centre)
+    most = MOST_SHARE_OF_SPREAD if quantity.kind.is_spread else MOST_SHARE
+    found.add_each(
+        share > most,
+        share.round(2),
+        lambda number: f"one value holds {number:.0%} of the spread between blocks: heavy tail",
+    )
+    hot = one_row(totals, quantity, unread)
+    found.add_each(
+        hot > MOST_SHARE,
+        hot.round(2),
+        lambda number: (
+            f"one row with {unread.partners[0]:,} partners holds {number:.0%} of the "
+            "spread between blocks"
+        ),
+    )
+    found.add(
+        hotter_key(totals, quantity, seen, unread, width=width),
+        f"a key of the other side has {unread.partners[1]:,} rows, "
+        f"none so far has met more than {unread.partners[0]:,}",
+    )
+    if unread.bounds is not None:
+        largest = max(map(abs, unread.bounds))
+        found.add_each(
+            larger_unread(totals, quantity, seen, unread, width=width),
+            seen.largest,
+            lambda number: (
+                f"values of up to {largest:.4g} are unread, the largest so far is {number:.4g}"
+            ),
+        )
+    found.add(
+        unknown_block(totals, quantity, seen, unread, width=width),
+        "the files do not say what unread blocks hold, and one may change this",
+    )
 
 
 def few_rows(totals: Totals, rows: Floats, non_negative: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -110,7 +110,13 @@ def aggregate(
     resolved = question.resolve((tables[0].schema, tables[1].schema))
     described = _describe(tables, resolved)
     plan = plan_reads(
-        described, resolved.how, memory=limit, seed=seed, alike=resolved.ordered_alike
+        described,
+        resolved.how,
+        memory=limit,
+        seed=seed,
+        alike=resolved.ordered_alike,
+        expressions=resolved.aggregates.expressions,
+        filters=resolved.sides,
     )
     engine: Engine
     if plan.design is Design.RIPPLE:
@@ -123,7 +129,9 @@ def aggregate(
 def _describe(tables: Tables, question: ResolvedQuestion) -> tuple[Table, Table]:
     left, right = (
         Table(
-            table.blocks(question.keys[0][side], question.names(side)), entry_bytes(question, side)
+            table.blocks(question.keys[0][side], question.names(side)),
+            entry_bytes(question, side),
+            facts=table.facts(question.names(side)),
         )
         for side, table in zip(Side, tables, strict=True)
     )

@@ -10,13 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from watersmeet.aggregates.bounds import Bounds, extremes_in
+from watersmeet.aggregates.facts import ColumnFacts
 from watersmeet.aggregates.planner import Block, Range, cut, pieces
 from watersmeet.errors import InputChanged, InvalidArgument, SchemaError
 from watersmeet.local.files import find_files
@@ -40,8 +41,8 @@ class BlockTable(Protocol):
         between in each if that is known."""
         ...
 
-    def extremes(self, names: Sequence[str]) -> dict[str, Bounds]:
-        """Least and most of columns of numbers, where they are known without reading."""
+    def facts(self, names: Sequence[str]) -> dict[str, ColumnFacts]:
+        """What is known of these columns in every block, without reading."""
         ...
 
     def bundle(self, block: int) -> int: ...
@@ -157,21 +158,21 @@ class ParquetTable:
             found.append(Block(rows, nbytes, ranges[number]))
         return tuple(found)
 
-    def extremes(self, names: Sequence[str]) -> dict[str, Bounds]:
-        known = {}
-        for name in names:
-            found = [self._extremes(group, name) for group in self._groups]
-            ends = [each for each in found if each is not None]
-            if ends and len(ends) == len(found):
-                known[name] = min(least for least, _ in ends), max(most for _, most in ends)
-        return known
+    def facts(self, names: Sequence[str]) -> dict[str, ColumnFacts]:
+        rows = [group.rows for group in self._groups]
+        index = np.array([piece.group for piece in self._pieces], np.int64)
+        return {
+            name: ColumnFacts.of([self._chunk(group, name) for group in self._groups], rows).taken(
+                index
+            )
+            for name in names
+        }
 
-    def _extremes(self, group: _RowGroup, name: str) -> Bounds | None:
-        metadata = self._files[group.file].metadata
-        place = metadata.schema.names.index(name) if name in metadata.schema.names else None
-        if place is None:
-            return None
-        return extremes_in(metadata.row_group(group.number).column(place).statistics)
+    def _chunk(self, group: _RowGroup, name: str) -> Any:
+        """Of a plain column; a nested one has several, and they are no values."""
+        file = self._files[group.file]
+        place = file.places.get(name)
+        return None if place is None else file.metadata.row_group(group.number).column(place)
 
     def bundle(self, block: int) -> int:
         return self._pieces[block].group
@@ -221,16 +222,20 @@ class MemoryTable:
         width = self._table.select(names).nbytes // max(len(self._table), 1)
         return tuple(Block(stop - start, (stop - start) * width) for start, stop in self._pieces)
 
-    def extremes(self, names: Sequence[str]) -> dict[str, Bounds]:
-        known = {}
-        for name in names:
-            kind = self.schema.field(name).type
-            if pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind):
-                ends = pc.min_max(self._table[name])
-                least, most = ends["min"].as_py(), ends["max"].as_py()
-                if least is not None:
-                    known[name] = float(least), float(most)
-        return known
+    def facts(self, names: Sequence[str]) -> dict[str, ColumnFacts]:
+        return {name: self._facts(name) for name in names}
+
+    def _facts(self, name: str) -> ColumnFacts:
+        """By looking: rows in memory are soon seen."""
+        column = self._table[name]
+        ends: list[tuple[Any, Any] | None] = []
+        nulls, width = [], []
+        for start, stop in self._pieces:
+            rows = column.slice(start, stop - start)
+            ends.append(_ends(rows))
+            nulls.append(rows.null_count / max(len(rows), 1))
+            width.append(np.nan)
+        return ColumnFacts.between(ends, nulls=np.array(nulls), width=np.array(width))
 
     def bundle(self, block: int) -> int:
         return block
@@ -287,6 +292,18 @@ def _without_views(schema: pa.Schema) -> pa.Schema:
 def _one(rows: pa.Table) -> pa.RecordBatch:
     batches = rows.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=rows.schema)
+
+
+def _ends(rows: pa.ChunkedArray) -> tuple[Any, Any] | None:
+    kind = rows.type
+    if pt.is_boolean(kind) or pt.is_nested(kind) or pt.is_null(kind) or pt.is_dictionary(kind):
+        return None
+    try:
+        ends = pc.min_max(rows)
+        least, most = ends["min"].as_py(), ends["max"].as_py()
+    except (pa.ArrowNotImplementedError, ValueError, OverflowError):
+        return None  # A type without an order, or a year that Python does not know.
+    return None if least is None else (least, most)
 
 
 def _unit(kind: pa.DataType) -> int | None:

@@ -28,7 +28,7 @@ from watersmeet.spark.aggregates.engine import Blocks, ClusterEngine, RippleEngi
 from watersmeet.spark.frames import check_dataframe, rows_of
 from watersmeet.spark.keys import compared, named_keys
 from watersmeet.spark.room import Room
-from watersmeet.spark.scans.ranges import Footers, known_extremes
+from watersmeet.spark.scans.ranges import Footers
 from watersmeet.spark.scans.relation import PlainScan, arrow_schema, open_relation
 from watersmeet.spark.tables.jobs import count_partitions
 from watersmeet.spark.tables.plan import Place
@@ -120,7 +120,15 @@ def aggregate(
     )
     place = Place.of(spark)
     share = limit // place.tasks_a_machine
-    plan = plan_reads(tables, resolved.how, memory=share, seed=seed, alike=resolved.ordered_alike)
+    plan = plan_reads(
+        tables,
+        resolved.how,
+        memory=share,
+        seed=seed,
+        alike=resolved.ordered_alike,
+        expressions=resolved.aggregates.expressions,
+        filters=resolved.sides,
+    )
     engine = _engine(
         spark,
         resolved,
@@ -226,6 +234,6 @@ def _table(source: Blocks, question: ResolvedQuestion, side: Side) -> Table:
         return Table(
             source.describe(question.keys[0][side], footers),
             held,
-            extremes=known_extremes(footers, question.names(side)),
+            facts=source.facts(question.names(side), footers),
         )
     return Table(source.describe(), held, counted=False)

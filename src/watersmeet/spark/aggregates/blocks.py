@@ -6,8 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+import numpy as np
 import pyarrow as pa
 
+from watersmeet.aggregates.facts import ColumnFacts
 from watersmeet.aggregates.planner import Block, pieces
 from watersmeet.spark.scans.ranges import Footers
 from watersmeet.spark.scans.relation import StagedRows
@@ -48,6 +50,14 @@ class PlainBlocks:
             rows = split.stop - split.start
             blocks.append(Block(rows, group.nbytes * rows // max(group.rows, 1), keys))
         return tuple(blocks)
+
+    def facts(self, columns: Iterable[str], footers: Footers) -> dict[str, ColumnFacts]:
+        """What the footers say about columns, in each block."""
+        places = {
+            (group.file, group.number): place for place, group in enumerate(self.scan.row_groups)
+        }
+        index = np.array([places[split.file, split.row_group] for split in self.splits], np.int64)
+        return {column: footers.facts(column).taken(index) for column in columns}
 
     def read(self, block: int) -> Iterator[pa.RecordBatch]:
         return self.scan.read(self.splits[block], batch_rows=_BATCH_ROWS)

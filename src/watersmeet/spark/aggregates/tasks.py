@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -126,7 +126,7 @@ def read_partition(batches: Iterator[pa.RecordBatch], block: int, work: Work) ->
 
     entries = work.entries(block, OrderedDict())
     totals = meeting.totals(counted(), entries, block=block, rows=0, sketched=True)
-    return told([BlockTotals(block, rows, totals.part, totals.traits)])
+    return told([replace(totals, rows=rows)])
 
 
 def met(partition: int, work: RippleWork, rectangle: Rectangle) -> Record:

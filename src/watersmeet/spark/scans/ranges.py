@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 
-from watersmeet.aggregates.bounds import extremes_in
+from watersmeet.aggregates.facts import ColumnFacts
 from watersmeet.spark.scans.parquet import Reading, open_file, readings
 from watersmeet.spark.scans.pruning import Range, Statistics
 from watersmeet.spark.scans.scan import PlainScan, inside
@@ -51,19 +52,24 @@ class Footers:
             return [None] * len(groups)
         return [self._files[group.file].statistics.range(group.number, place) for group in groups]
 
-    def extremes(self, column: str) -> tuple[float, float] | None:
-        """Of a number in all row groups; None if one of them does not say."""
+    def facts(self, column: str) -> ColumnFacts:
+        """What is known of a column in every row group."""
+        groups = self._scan.row_groups
+        rows = [group.rows for group in groups]
         place = self._place(column)
-        if place is None:
-            return None
-        found = [
-            _extremes(self._files[group.file], group.number, place)
-            for group in self._scan.row_groups
-        ]
-        known = [each for each in found if each is not None]
-        if not known or len(known) < len(found):
-            return None
-        return min(least for least, _ in known), max(most for _, most in known)
+        if place is not None:
+            chunks = [_chunk(self._files[group.file], group.number, place) for group in groups]
+            return ColumnFacts.of(chunks, rows)
+        # A path gives it, the same for all rows of a file.
+        position = self._scan.output[self._scan.schema.get_field_index(column)]
+        number = self._scan.columns[position].partition
+        assert number is not None
+        values = [self._scan.files[group.file].partition[number] for group in groups]
+        return ColumnFacts.between(
+            [None if value is None else (value, value) for value in values],
+            nulls=np.array([float(value is None) for value in values]),
+            width=np.full(len(groups), np.nan),
+        )
 
     def _place(self, column: str) -> int | None:
         """Among the columns that are in the files; None for one that a path gives."""
@@ -74,15 +80,8 @@ class Footers:
         return sum(each.partition is None for each in scan.columns[:position])
 
 
-def _extremes(footer: _Footer, group: int, place: int) -> tuple[float, float] | None:
+def _chunk(footer: _Footer, group: int, place: int) -> Any:
     name = footer.readings[place].name
     if name not in footer.paths:
         return None
-    column = footer.metadata.row_group(group).column(footer.paths.index(name))
-    return extremes_in(column.statistics)
-
-
-def known_extremes(footers: Footers, columns: Sequence[str]) -> dict[str, tuple[float, float]]:
-    """Those that the footers know."""
-    found = {column: footers.extremes(column) for column in columns}
-    return {column: ends for column, ends in found.items() if ends is not None}
+    return footer.metadata.row_group(group).column(footer.paths.index(name))

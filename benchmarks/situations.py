@@ -1,0 +1,513 @@
+"""Parquet files on which an interval may fail, each in its own way.
+
+A situation is a function from a kind of data to files and a question. All have a table of sales
+`s` (key k, value p, group g, day t) and a table of articles with the key `id`. What differs
+between the data "tuned" and "judged": distributions, sizes, factors, seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import watersmeet as wm
+from watersmeet.aggregates.specification import Aggregate
+
+Columns = dict[str, Any]
+Generator = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Data:
+    """What the situations are made of."""
+
+    seed: int
+    first_order: int
+    blocks: int
+    rows: int  # of a block
+    keys: int
+    groups: int
+    usual: Callable[[Generator, int], Any]  # values without a heavy tail
+    skewed: Callable[[Generator, int], Any]
+    factor: float  # how much larger the different ones are
+
+    @property
+    def all_rows(self) -> int:
+        return self.blocks * self.rows
+
+    def generator(self, name: str) -> Generator:
+        return np.random.default_rng([self.seed, *name.encode()])
+
+
+DATA = {
+    "tuned": Data(
+        seed=1, first_order=0, blocks=200, rows=500, keys=4_000, groups=6, factor=5.0,
+        usual=lambda rng, n: rng.gamma(2.0, 20.0, n),
+        skewed=lambda rng, n: rng.lognormal(3, 1.2, n),
+    ),
+    "judged": Data(
+        seed=2, first_order=10_000, blocks=240, rows=400, keys=7_000, groups=5, factor=8.0,
+        usual=lambda rng, n: rng.lognormal(1, 0.6, n),
+        skewed=lambda rng, n: rng.lognormal(2, 1.35, n),
+    ),
+    # Seen while thresholds were set, too: another look at how far they carry.
+    "second": Data(
+        seed=3, first_order=5_000, blocks=150, rows=800, keys=3_000, groups=8, factor=3.0,
+        usual=lambda rng, n: np.abs(rng.normal(50, 15, n)) + 1,
+        skewed=lambda rng, n: rng.lognormal(0, 1.0, n),
+    ),
+}  # fmt: skip
+
+ALL: Mapping[str, Aggregate] = {
+    "n": wm.count(), "total": wm.sum("p"), "mean": wm.avg("p"), "spread": wm.stddev("p"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Asked:
+    left: Path
+    right: Path
+    on: dict[str, str] = field(default_factory=lambda: {"k": "id"})
+    group_by: str | None = None
+    where: str | None = None
+    aggregates: Mapping[str, Aggregate] = field(default_factory=lambda: ALL)
+
+
+Make = Callable[[Data, Path], Asked]
+SITUATIONS: dict[str, Make] = {}
+
+
+def situation(name: str) -> Callable[[Make], Make]:
+    def named(make: Make) -> Make:
+        SITUATIONS[name] = make
+        return make
+
+    return named
+
+
+def base(data: Data, rng: Generator, *, skewed: bool = False, rows: int | None = None) -> Columns:
+    rows = rows or data.all_rows
+    shares = 0.7 ** np.arange(data.groups)
+    return {
+        "k": rng.integers(0, data.keys, rows),
+        "p": (data.skewed if skewed else data.usual)(rng, rows),
+        "g": rng.choice(data.groups, rows, p=shares / shares.sum()),
+        "t": np.sort(rng.integers(0, 1_000, rows)),
+    }
+
+
+def written(
+    folder: Path, columns: Columns, sizes: Sequence[int], data: Data, **options: Any
+) -> tuple[Path, Path]:
+    """Row groups of these sizes, and the articles, of which one in five matches nothing."""
+    left, right = folder / "s.parquet", folder / "articles.parquet"
+    table = pa.table(columns)
+    with pq.ParquetWriter(left, table.schema, **options) as writer:
+        start = 0
+        for size in sizes:
+            writer.write_table(table.slice(start, size), row_group_size=size)
+            start += size
+    rng = np.random.default_rng(9)
+    identities = rng.permutation(data.keys)[: data.keys * 4 // 5]
+    pq.write_table(pa.table({"id": identities, "kind": identities % 3}), right)
+    return left, right
+
+
+def even(data: Data) -> list[int]:
+    return [data.rows] * data.blocks
+
+
+def asked(
+    folder: Path, columns: Columns, data: Data, *, sizes: Sequence[int] | None = None,
+    group_by: str | None = None, where: str | None = None, **options: Any,
+) -> Asked:  # fmt: skip
+    left, right = written(folder, columns, sizes or even(data), data, **options)
+    return Asked(left, right, group_by=group_by, where=where)
+
+
+def in_block(data: Data, block: int) -> slice:
+    return slice(block * data.rows, (block + 1) * data.rows)
+
+
+def some_blocks(data: Data, rng: Generator, count: int) -> list[int]:
+    return [int(block) for block in rng.choice(data.blocks, count, replace=False)]
+
+
+# ---- controls --------------------------------------------------------------------------------
+
+
+def _control(*, skewed: bool, grouped: bool) -> Make:
+    def make(data: Data, folder: Path) -> Asked:
+        columns = base(data, data.generator(f"control {skewed}"), skewed=skewed)
+        return asked(folder, columns, data, group_by="g" if grouped else None)
+
+    return make
+
+
+SITUATIONS["control"] = _control(skewed=False, grouped=False)
+SITUATIONS["control, by groups"] = _control(skewed=False, grouped=True)
+SITUATIONS["control, skewed"] = _control(skewed=True, grouped=False)
+SITUATIONS["control, skewed, by groups"] = _control(skewed=True, grouped=True)
+
+
+@situation("control, both signs")
+def _signs(data: Data, folder: Path) -> Asked:
+    rng = data.generator("signs")
+    columns = base(data, rng)
+    columns["p"] = rng.normal(1, 5, data.all_rows)
+    return asked(folder, columns, data)
+
+
+@situation("control, text groups and nulls")
+def _texts(data: Data, folder: Path) -> Asked:
+    rng = data.generator("texts")
+    columns = base(data, rng)
+    columns["p"] = pa.array(columns["p"], mask=rng.random(data.all_rows) < 0.1)
+    columns["g"] = pa.array([f"kind of {number}" for number in columns["g"]])
+    return asked(folder, columns, data, group_by="g")
+
+
+@situation("control, filter of a tenth")
+def _tenth(data: Data, folder: Path) -> Asked:
+    rng = data.generator("tenth")
+    columns = base(data, rng) | {"f": rng.integers(0, 100, data.all_rows)}
+    return asked(folder, columns, data, where="f < 10")
+
+
+# ---- orders of rows --------------------------------------------------------------------------
+
+
+def _sorted(by: str, *, skewed: bool, grouped: bool) -> Make:
+    def make(data: Data, folder: Path) -> Asked:
+        columns = base(data, data.generator(f"sorted {by} {skewed}"), skewed=skewed)
+        order = np.argsort(columns[by], kind="stable")
+        columns = {name: values[order] for name, values in columns.items()}
+        return asked(folder, columns, data, group_by="g" if grouped else None)
+
+    return make
+
+
+SITUATIONS["sorted by value"] = _sorted("p", skewed=False, grouped=False)
+SITUATIONS["sorted by value, skewed"] = _sorted("p", skewed=True, grouped=False)
+SITUATIONS["sorted by value, by groups"] = _sorted("p", skewed=True, grouped=True)
+SITUATIONS["sorted by group"] = _sorted("g", skewed=False, grouped=True)
+SITUATIONS["sorted by group, skewed"] = _sorted("g", skewed=True, grouped=True)
+SITUATIONS["sorted by key"] = _sorted("k", skewed=False, grouped=True)
+
+
+@situation("sorted by value, downwards, in several files' runs")
+def _runs(data: Data, folder: Path) -> Asked:
+    columns = base(data, data.generator("runs"), skewed=True)
+    part = np.arange(data.all_rows) * 5 // data.all_rows
+    order = np.lexsort([-columns["p"], part])
+    return asked(folder, {name: values[order] for name, values in columns.items()}, data)
+
+
+def _drifting(factor: float, *, grouped: bool) -> Make:
+    def make(data: Data, folder: Path) -> Asked:
+        columns = base(data, data.generator("drift"))
+        columns["p"] = columns["p"] * np.linspace(1, factor, data.all_rows)
+        return asked(folder, columns, data, group_by="g" if grouped else None)
+
+    return make
+
+
+SITUATIONS["values drift threefold"] = _drifting(3, grouped=False)
+SITUATIONS["values drift twentyfold, by groups"] = _drifting(20, grouped=True)
+
+
+@situation("season: values by day of the week")
+def _season(data: Data, folder: Path) -> Asked:
+    columns = base(data, data.generator("season"))
+    block = np.arange(data.all_rows) // data.rows
+    columns["p"] = columns["p"] * np.array([1, 1, 1, 1, 2, 4, 3])[block % 7]
+    return asked(folder, columns, data, group_by="g")
+
+
+# ---- few blocks that differ ------------------------------------------------------------------
+
+
+def _larger(count: int, factor: float | None, *, skewed: bool = False) -> Make:
+    def make(data: Data, folder: Path) -> Asked:
+        rng = data.generator(f"larger {count} {factor}")
+        columns = base(data, rng, skewed=skewed)
+        for block in some_blocks(data, rng, count):
+            columns["p"][in_block(data, block)] *= factor or data.factor
+        return asked(folder, columns, data)
+
+    return make
+
+
+SITUATIONS["1 block 3 times larger"] = _larger(1, 3.0)
+SITUATIONS["1 block larger"] = _larger(1, None)
+SITUATIONS["1 block 50 times larger"] = _larger(1, 50.0)
+SITUATIONS["1 block larger, skewed"] = _larger(1, 10.0, skewed=True)
+SITUATIONS["5 blocks larger"] = _larger(5, None)
+SITUATIONS["5 blocks 3 times larger"] = _larger(5, 3.0)
+SITUATIONS["5 blocks larger, skewed"] = _larger(5, 10.0, skewed=True)
+
+
+def _refunds(count: int) -> Make:
+    def make(data: Data, folder: Path) -> Asked:
+        rng = data.generator(f"refunds {count}")
+        columns = base(data, rng)
+        for block in some_blocks(data, rng, count):
+            columns["p"][in_block(data, block)] *= -1
+        return asked(folder, columns, data)
+
+    return make
+
+
+SITUATIONS["1 block of refunds"] = _refunds(1)
+SITUATIONS["5 blocks of refunds"] = _refunds(5)
+
+
+def _every(step: int, factor: float | None) -> Make:
+    def make(data: Data, folder: Path) -> Asked:
+        columns = base(data, data.generator(f"every {step}"))
+        block = np.arange(data.all_rows) // data.rows
+        columns["p"][block % step == 0] *= factor or data.factor
+        return asked(folder, columns, data)
+
+    return make
+
+
+SITUATIONS["every tenth block larger"] = _every(10, None)
+SITUATIONS["every tenth block 50 times larger"] = _every(10, 50.0)
+SITUATIONS["every third block larger"] = _every(3, None)
+
+
+@situation("a few huge values in 2 blocks")
+def _huge(data: Data, folder: Path) -> Asked:
+    rng = data.generator("huge")
+    columns = base(data, rng)
+    for block in some_blocks(data, rng, 2):
+        columns["p"][in_block(data, block)][:20] *= 1_000
+    return asked(folder, columns, data)
+
+
+@situation("3 blocks of nulls")
+def _nulls(data: Data, folder: Path) -> Asked:
+    rng = data.generator("nulls")
+    columns = base(data, rng)
+    mask = np.zeros(data.all_rows, np.bool_)
+    for number, block in enumerate(some_blocks(data, rng, 3)):
+        mask[in_block(data, block)] = rng.random(data.rows) < (1.0, 0.9, 0.5)[number]
+    columns["p"] = pa.array(columns["p"], mask=mask)
+    return Asked(
+        *written(folder, columns, even(data), data),
+        aggregates=dict(ALL) | {"filled": wm.count("p")},
+    )
+
+
+@situation("4 blocks without a match")
+def _unmatched(data: Data, folder: Path) -> Asked:
+    rng = data.generator("unmatched")
+    columns = base(data, rng)
+    for block in some_blocks(data, rng, 4):
+        columns["k"][in_block(data, block)] += data.keys
+    return asked(folder, columns, data)
+
+
+@situation("2 blocks of one key")
+def _one_key(data: Data, folder: Path) -> Asked:
+    rng = data.generator("one key")
+    columns = base(data, rng)
+    for block in some_blocks(data, rng, 2):
+        columns["k"][in_block(data, block)] = 7
+    left, right = written(folder, columns, even(data), data)
+    identities = np.concatenate([np.arange(data.keys), np.full(200, 7)])
+    pq.write_table(pa.table({"id": identities}), right)
+    return Asked(left, right)
+
+
+@situation("hot keys everywhere")
+def _hot(data: Data, folder: Path) -> Asked:
+    rng = data.generator("hot")
+    columns = base(data, rng)
+    shares = np.arange(1, data.keys + 1) ** -0.9
+    columns["k"] = rng.choice(data.keys, data.all_rows, p=shares / shares.sum())
+    left, right = written(folder, columns, even(data), data)
+    identities = rng.choice(data.keys, data.keys, p=shares / shares.sum())
+    pq.write_table(pa.table({"id": identities}), right)
+    return Asked(left, right)
+
+
+@situation("a rare key with many partners")
+def _rare(data: Data, folder: Path) -> Asked:
+    rng = data.generator("rare")
+    columns = base(data, rng)
+    rare = data.keys // 2
+    columns["k"] += columns["k"] == rare
+    for block in some_blocks(data, rng, 3):
+        columns["k"][in_block(data, block)][:5] = rare
+    left, right = written(folder, columns, even(data), data)
+    identities = np.concatenate([np.arange(data.keys), np.full(data.rows * 8, rare)])
+    pq.write_table(pa.table({"id": identities}), right)
+    return Asked(left, right)
+
+
+@situation("6 blocks of one group")
+def _one_group(data: Data, folder: Path) -> Asked:
+    rng = data.generator("one group")
+    columns = base(data, rng)
+    for block in some_blocks(data, rng, 6):
+        columns["g"][in_block(data, block)] = data.groups - 1
+    return asked(folder, columns, data, group_by="g")
+
+
+@situation("a filter that few blocks pass")
+def _filtered(data: Data, folder: Path) -> Asked:
+    rng = data.generator("filtered")
+    return asked(folder, base(data, rng), data, where="t >= 400 AND t < 480")
+
+
+@situation("a filter that follows the file")
+def _followed(data: Data, folder: Path) -> Asked:
+    rng = data.generator("followed")
+    return asked(folder, base(data, rng), data, where="t >= 300", group_by="g")
+
+
+# ---- tails -----------------------------------------------------------------------------------
+
+
+def _masked(tail: str) -> Make:
+    def make(data: Data, folder: Path) -> Asked:
+        rng = data.generator(f"masked {tail}")
+        columns = base(data, rng)
+        mine = columns["g"] == 1
+        if tail == "pareto":
+            columns["p"][mine] = (rng.pareto(1.3, data.all_rows) + 1)[mine]
+        elif tail == "lognormal":
+            columns["p"][mine] = rng.lognormal(0, 2, data.all_rows)[mine]
+        else:
+            rare = mine & (rng.random(data.all_rows) < 1 / (20 * data.rows))
+            columns["p"][rare] *= 300
+        most = float(columns["p"].max())
+        columns["p"][columns["g"] == 0] *= 3 * most / data.usual(rng, 1_000).max()
+        return asked(folder, columns, data, group_by="g")
+
+    return make
+
+
+SITUATIONS["a Pareto tail behind a larger group"] = _masked("pareto")
+SITUATIONS["a lognormal tail behind a larger group"] = _masked("lognormal")
+SITUATIONS["rare huge values behind a larger group"] = _masked("rare")
+
+
+@situation("Pareto 1.5 in random order")
+def _pareto(data: Data, folder: Path) -> Asked:
+    rng = data.generator("pareto")
+    columns = base(data, rng)
+    columns["p"] = rng.pareto(1.5, data.all_rows) + 1
+    return asked(folder, columns, data)
+
+
+@situation("lognormal 1.2 by groups of geometric size")
+def _geometric(data: Data, folder: Path) -> Asked:
+    rng = data.generator("geometric")
+    columns = base(data, rng)
+    shares = 2.0 ** -np.arange(12)
+    columns["p"] = rng.lognormal(3, 1.2, data.all_rows)
+    columns["g"] = rng.choice(12, data.all_rows, p=shares / shares.sum())
+    return asked(folder, columns, data, group_by="g")
+
+
+# ---- sizes -----------------------------------------------------------------------------------
+
+
+def _uneven(large: int, times: int, small: int, rows: int, *, values: bool = False) -> Make:
+    def make(data: Data, folder: Path) -> Asked:
+        rng = data.generator(f"uneven {large} {times}")
+        sizes = [rows * times] * large + [rows] * small
+        order = rng.permutation(len(sizes))
+        columns = base(data, rng, rows=sum(sizes))
+        if values:
+            differ = np.repeat([data.factor] * large + [1.0] * small, sizes)
+            columns["p"] = columns["p"] * differ
+        # Row groups of both kinds, in any order.
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        rows_of = np.concatenate([np.arange(starts[n], starts[n + 1]) for n in order])
+        columns = {name: array[rows_of] for name, array in columns.items()}
+        return asked(folder, columns, data, sizes=[sizes[n] for n in order])
+
+    return make
+
+
+SITUATIONS["3 of 150,000 rows, 120 of 400"] = _uneven(3, 375, 120, 400)
+SITUATIONS["3 of 150,000, larger values"] = _uneven(3, 375, 120, 400, values=True)
+SITUATIONS["1 of 400,000 rows, 200 of 500"] = _uneven(1, 800, 200, 500)
+SITUATIONS["1 of 400,000, larger values"] = _uneven(1, 800, 200, 500, values=True)
+SITUATIONS["30 of 8,000 rows, 120 of 400"] = _uneven(30, 20, 120, 400)
+SITUATIONS["30 of 8,000, larger values"] = _uneven(30, 20, 120, 400, values=True)
+SITUATIONS["5 of 100,000 rows, 3,000 of 50"] = _uneven(5, 2_000, 3_000, 50)
+
+
+@situation("sizes from 100 to 10,000, values with them")
+def _sizes(data: Data, folder: Path) -> Asked:
+    rng = data.generator("sizes")
+    sizes = [int(size) for size in np.exp(rng.uniform(np.log(100), np.log(5_000), data.blocks))]
+    columns = base(data, rng, rows=sum(sizes))
+    columns["p"] = columns["p"] * np.repeat(np.sqrt(sizes), sizes) / 30
+    return asked(folder, columns, data, sizes=sizes, group_by="g")
+
+
+@situation("larger values in small blocks")
+def _small(data: Data, folder: Path) -> Asked:
+    rng = data.generator("small")
+    sizes = [data.rows if number % 4 else data.rows // 10 for number in range(data.blocks)]
+    columns = base(data, rng, rows=sum(sizes))
+    columns["p"] = columns["p"] * np.repeat([1 if n == data.rows else 12 for n in sizes], sizes)
+    return asked(folder, columns, data, sizes=sizes)
+
+
+# ---- files that say less -----------------------------------------------------------------------
+
+
+@situation("no statistics, control")
+def _silent(data: Data, folder: Path) -> Asked:
+    columns = base(data, data.generator("silent"))
+    return asked(folder, columns, data, write_statistics=False)
+
+
+@situation("no statistics, 1 block larger")
+def _silent_larger(data: Data, folder: Path) -> Asked:
+    rng = data.generator("silent larger")
+    columns = base(data, rng)
+    columns["p"][in_block(data, some_blocks(data, rng, 1)[0])] *= data.factor
+    return asked(folder, columns, data, write_statistics=False)
+
+
+@situation("no statistics, uneven sizes")
+def _silent_uneven(data: Data, folder: Path) -> Asked:
+    rng = data.generator("silent uneven")
+    sizes = [data.rows if number % 10 else data.rows * 20 for number in range(data.blocks)]
+    columns = base(data, rng, rows=sum(sizes))
+    return asked(folder, columns, data, sizes=sizes, write_statistics=False)
+
+
+@situation("a condition instead of a column")
+def _condition(data: Data, folder: Path) -> Asked:
+    rng = data.generator("condition")
+    columns = base(data, rng)
+    columns["p"][in_block(data, some_blocks(data, rng, 1)[0])] *= data.factor
+    left, right = written(folder, columns, even(data), data)
+    most = float(np.quantile(columns["p"], 0.9))
+    return Asked(
+        left, right,
+        aggregates={
+            "cheap": wm.sum(f"CASE WHEN p < {most} THEN p ELSE 0 END"),
+            "dear": wm.sum(f"CASE WHEN p >= {most} THEN 1 ELSE 0 END"),
+            "rest": wm.avg("p % 7"),
+        },
+    )  # fmt: skip
+
+
+def names() -> Iterator[str]:
+    yield from SITUATIONS
