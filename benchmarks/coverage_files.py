@@ -1,6 +1,6 @@
 """Do intervals hold what they promise on real files, in the cells that a run itself trusts?
 
-    python -m benchmarks.coverage_files --data judged --publish
+    python -m benchmarks.coverage_files --data judged --json judged.json --publish
 
 Each situation is a Parquet file that is hard in its own way. Its blocks are read and joined once,
 by the engine that queries use; then many runs draw their blocks in other orders, through the same
@@ -17,7 +17,7 @@ import argparse
 import json
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -137,9 +137,10 @@ class Situation:
     def real(self, seed: int) -> AggregateRun:
         """The same through the files."""
         asked = self.asked
+        aggregates: Any = dict(asked.aggregates)
         return aggregate(
             asked.left, asked.right, on=asked.on, group_by=asked.group_by, where=asked.where,
-            seed=seed, **asked.aggregates,
+            seed=seed, **aggregates,
         )  # fmt: skip
 
 
@@ -154,10 +155,10 @@ def outcomes(name: str, situation: Situation, *, runs: int, first: int = 0) -> I
             for number in range(len(run._looks.stops) - 1):
                 look = run._advance(ahead=False)
                 _count(counts, look, truth, number + 1, kinds)
-    for (kind, look), (cells, trusted, held, every, widths, reasons) in sorted(counts.items()):
+    for (kind, depth), (cells, trusted, held, every, widths, reasons) in sorted(counts.items()):
         texts, times = np.unique(reasons or [""], return_counts=True)
         yield Outcome(
-            name, kind, look, cells, trusted, held, every,
+            name, kind, depth, cells, trusted, held, every,
             float(np.median(widths)) if widths else float("nan"),
             str(texts[np.argmax(times)]),
         )  # fmt: skip
@@ -233,7 +234,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="situations whose names hold one of these")
     parser.add_argument("--looks", action="store_true", help="every look in a line of its own")
     parser.add_argument("--json", type=Path, help="where to write every line")
-    parser.add_argument("--publish", action="store_true", help="write docs/coverage.md")
+    parser.add_argument("--publish", nargs="*", type=Path, metavar="JSON",
+                        help="write docs/coverage.md, from kept results too")  # fmt: skip
     arguments = parser.parse_args()
     names = [
         name for name in SITUATIONS
@@ -253,10 +255,18 @@ def main() -> None:
             )
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(each) for each in found], indent=1))
-    if arguments.publish:
-        from benchmarks.coverage_page import publish_files
+    if arguments.publish is not None:
+        # It builds on this module.
+        from benchmarks.coverage_files_page import publish_files
 
-        publish_files(found, runs=arguments.runs, data=arguments.data)
+        kept: dict[str, Sequence[Outcome]] = {path.stem: _kept(path) for path in arguments.publish}
+        if found:
+            kept[arguments.data] = found
+        publish_files(kept, runs=arguments.runs)
+
+
+def _kept(path: Path) -> list[Outcome]:
+    return [Outcome(**each) for each in json.loads(path.read_text())]
 
 
 if __name__ == "__main__":

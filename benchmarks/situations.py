@@ -7,7 +7,9 @@ between the data "tuned" and "judged": distributions, sizes, factors, seeds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,11 +58,10 @@ DATA = {
         usual=lambda rng, n: rng.lognormal(1, 0.6, n),
         skewed=lambda rng, n: rng.lognormal(2, 1.35, n),
     ),
-    # Seen while thresholds were set, too: another look at how far they carry.
-    "second": Data(
-        seed=3, first_order=5_000, blocks=150, rows=800, keys=3_000, groups=8, factor=3.0,
-        usual=lambda rng, n: np.abs(rng.normal(50, 15, n)) + 1,
-        skewed=lambda rng, n: rng.lognormal(0, 1.0, n),
+    "fresh": Data(
+        seed=3, first_order=50_000, blocks=260, rows=450, keys=3_000, groups=4, factor=6.0,
+        usual=lambda rng, n: rng.weibull(1.3, n) * 30,
+        skewed=lambda rng, n: rng.lognormal(0, 1.1, n),
     ),
 }  # fmt: skip
 
@@ -509,5 +510,42 @@ def _condition(data: Data, folder: Path) -> Asked:
     )  # fmt: skip
 
 
-def names() -> Iterator[str]:
-    yield from SITUATIONS
+# ---- orders and their items --------------------------------------------------------------------
+
+
+def _tpch(*, grouped: bool) -> Make:
+    """Lineitem as generated, in the order of its key, with large and small row groups mixed."""
+
+    def make(data: Data, folder: Path) -> Asked:
+        rng = data.generator("tpch")
+        command = Path(sys.executable).with_name("tpchgen-cli")
+        scale = "0.03" if data.seed % 2 else "0.04"
+        subprocess.run(
+            [command, "parquet", "-s", scale, "--tables", "lineitem,orders", "-o", folder],
+            check=True, capture_output=True,
+        )  # fmt: skip
+        names = ["l_orderkey", "l_extendedprice", "l_discount"]
+        rows = pq.read_table(folder / "lineitem.parquet", columns=names)
+        sizes: list[int] = []
+        while sum(sizes) < len(rows):
+            size = 15_000 if rng.random() < 0.05 else data.rows
+            sizes.append(min(size, len(rows) - sum(sizes)))
+        left = folder / "items.parquet"
+        with pq.ParquetWriter(left, rows.schema) as writer:
+            start = 0
+            for size in sizes:
+                writer.write_table(rows.slice(start, size), row_group_size=size)
+                start += size
+        revenue = "l_extendedprice * (1 - l_discount)"
+        return Asked(
+            left, folder / "orders.parquet", on={"l_orderkey": "o_orderkey"},
+            group_by="o_orderpriority" if grouped else None,
+            where="o_orderdate >= DATE '1995-01-01' AND o_orderdate < DATE '1996-01-01'",
+            aggregates={"n": wm.count(), "total": wm.sum(revenue), "mean": wm.avg(revenue)},
+        )  # fmt: skip
+
+    return make
+
+
+SITUATIONS["TPC-H, large and small row groups"] = _tpch(grouped=False)
+SITUATIONS["TPC-H, large and small, by groups"] = _tpch(grouped=True)

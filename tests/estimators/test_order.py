@@ -24,15 +24,15 @@ def test_clustering_from_footers() -> None:
 
 
 def test_a_prefix_is_no_random_draw() -> None:
-    assert unshuffled(np.arange(12), blocks=200) < 1e-4
-    assert unshuffled(np.arange(188, 200), blocks=200) < 1e-4
-    assert unshuffled(np.arange(200), blocks=200) == 1
+    assert unshuffled((np.arange(12), 200)) < 1e-4
+    assert unshuffled((np.arange(188, 200), 200)) < 1e-4
+    assert unshuffled((np.arange(200), 200)) == 1
 
 
 def test_random_draws_pass_as_often_as_promised() -> None:
     """400 draws at the 5% level: more than 9% alarms has probability below 0.001."""
     rng = np.random.default_rng(1)
-    alarms = [unshuffled(rng.permutation(100)[:30], blocks=100) < 0.05 for _ in range(400)]
+    alarms = [unshuffled((rng.permutation(100)[:30], 100)) < 0.05 for _ in range(400)]
     assert 0.01 < np.mean(alarms) < 0.09
 
 

@@ -285,7 +285,7 @@ def test_the_same_seed_gives_the_same_estimates(tmp_path: Path, design: Design) 
             ) as run:
                 assert run._plan.design is design
                 looked.append([estimate.cells.value.tolist() for estimate in run])
-    assert len(looked[0]) > 3
+    assert len(looked[0]) > 2
     # Threads may add up in another order.
     np.testing.assert_allclose(looked[0], looked[1], rtol=1e-12)
     assert abs(looked[0][0][0][0] / looked[2][0][0][0] - 1) > 1e-6

@@ -37,6 +37,8 @@ def explain(
         if question.needs_pairs
         else "sums for each key meet, no row of the join is made"
     )
+    if plan.division is not None:
+        facts["sample"] = _sample(plan, tables[plan.sampled])
     facts["looks"] = _looks(plan, looks)
     facts["memory"] = _memory(tables, plan)
     if latest is not None:
@@ -56,6 +58,32 @@ def _role(plan: ReadPlan, side: Side, table: Table) -> str:
     return f"{size}, " + (
         "those with the same keys" if plan.design is Design.RANGES else "read first"
     )
+
+
+def _sample(plan: ReadPlan, table: Table) -> str:
+    """What is left to chance, and what is not."""
+    division = plan.division
+    assert division is not None
+    certain = ""
+    if division.certain:
+        rows = sum(
+            block.rows
+            for block, stratum in zip(table.blocks, division.strata, strict=True)
+            if stratum < 0
+        )
+        certain = (
+            f"{_count(division.certain, 'block')} with {rows:,} rows stand out by their size or "
+            "by what the files say of their content, are read first and count as they are; "
+        )
+    if not table.facts:
+        return certain + "nothing is known of the blocks before they are read"
+    if division.count > 1:
+        return f"{certain}the others are drawn from {division.count} strata of blocks alike"
+    return f"{certain}{'the others' if certain else 'all'} are drawn from one heap"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _looks(plan: ReadPlan, looks: Looks) -> str:

@@ -418,10 +418,15 @@ class AggregateRun:
         if self._plan.objection:
             return Layout(self._plan.objection)
         sampled = self._plan.sampled
-        # By their place among those that were left to chance.
-        order = np.array(self._plan.orders[sampled][self._plan.certain :], np.int64)
-        read = np.argsort(np.argsort(order))[: self._looks.done(sampled) - self._plan.certain]
-        return Layout.tested(read, blocks=len(order))
+        order = np.array(self._plan.orders[sampled], np.int64)
+        read = order[: self._looks.done(sampled)]
+        strata = np.array(self._plan.strata or (0,) * len(order), np.int64)
+        places = []
+        for stratum in range(int(strata.max(initial=-1)) + 1):
+            members = np.flatnonzero(strata == stratum)
+            mine = read[strata[read] == stratum]
+            places.append((np.searchsorted(members, mine), len(members)))
+        return Layout.tested(*places)
 
     def _progress(self, look: Look) -> Progress:
         """Of the sides that are sampled; the other one is read first, or along with them."""

@@ -73,19 +73,21 @@ def drift(blocks: Integers, means: Floats) -> float:
     return float(2 * ndtr(-abs(correlation) * math.sqrt(count - 1)))
 
 
-def unshuffled(read: Integers, *, blocks: int) -> float:
+def unshuffled(*strata: tuple[Integers, int]) -> float:
     """The probability that a random draw of blocks lies as near one end of the file as this.
 
-    Rank-sum test of the numbers of the blocks read: a prefix of the file is caught at once,
-    whatever its values.
+    Rank-sum test of the numbers of the blocks read, in each stratum among all of its own, with
+    how many those are: a prefix of the file is caught at once, whatever its values.
     """
     from scipy.special import ndtr
 
-    count = len(read)
-    if not 0 < count < blocks:
-        return 1.0
-    spread = math.sqrt((blocks + 1) * (blocks - count) / (12 * count))
-    return float(2 * ndtr(-abs(float(np.mean(read)) - (blocks - 1) / 2) / spread))
+    apart, variance = 0.0, 0.0
+    for read, blocks in strata:
+        count = len(read)
+        if 0 < count < blocks:
+            apart += float(np.sum(read)) - count * (blocks - 1) / 2
+            variance += count * (blocks + 1) * (blocks - count) / 12
+    return float(2 * ndtr(-abs(apart) / math.sqrt(variance))) if variance else 1.0
 
 
 def _ranks(values: Floats | Integers) -> Floats:

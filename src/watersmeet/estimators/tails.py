@@ -117,8 +117,11 @@ class TailSketch:
         logs = float(np.log(values[1:] / values[0]).mean())
         return 1 / logs if logs > 0 else np.inf
 
-    def reason(self) -> str:
-        """Why the tail is not to be trusted, or nothing; silent below 200 values."""
+    def reason(self, *, slow: bool = True) -> str:
+        """Why the tail is not to be trusted, or nothing; silent below 200 values.
+
+        `slow`: also that the largest values thin out slowly, though none of them stands out.
+        """
         if self.count < ROWS_TO_JUDGE:
             return ""
         most = max(map(abs, self.bounds)) if self.bounds else np.inf
@@ -128,7 +131,7 @@ class TailSketch:
         share, index = self.largest_share(), self.hill()
         if share > MOST_SHARE:
             return f"one value holds {share:.0%} of the spread: heavy tail"
-        if index < LEAST_INDEX:
+        if slow and index < LEAST_INDEX:
             return f"the largest values thin out slowly (tail index {index:.1f}): heavy tail"
         if UNSEEN_TIMES * seen < most < np.inf:
             return f"values of up to {most:.4g} are unread, the largest so far is {seen:.4g}"

@@ -21,6 +21,7 @@ from watersmeet.estimators.tails import TailSketch
 from watersmeet.estimators.totals import Totals
 from watersmeet.estimators.unread import (
     MOST_SHARE,
+    MOST_SHARE_OF_ROW,
     MOST_SHARE_OF_SPREAD,
     Seen,
     Unread,
@@ -35,6 +36,8 @@ UNITS_NEEDED = 20
 ROWS_FOR_T = 8
 ROWS_FOR_GAMMA = 5
 UNITS_WITH_ROWS = 4
+# Where each of them holds many rows, as if sorted by group: whether one more was drawn decides.
+UNITS_WITH_HEAPS = 7
 # Below this many rows a total of non-negative values gets the gamma interval, if the rows came
 # one by one: so many units per row hold them.
 GAMMA_BELOW = 30
@@ -60,9 +63,12 @@ class Layout(NamedTuple):
     objection: str = ""
 
     @classmethod
-    def tested(cls, read: Integers, *, blocks: int) -> Layout:
-        """Do the numbers of the blocks read look like a random draw? A prefix does not."""
-        if unshuffled(read, blocks=blocks) < ORDER_TEST:
+    def tested(cls, *strata: tuple[Integers, int]) -> Layout:
+        """Do the numbers of the blocks read look like a random draw? A prefix does not.
+
+        Of each stratum the numbers among its own blocks, and how many it has.
+        """
+        if unshuffled(*strata) < ORDER_TEST:
             return cls("the blocks read lie together in the file: they are no random sample")
         return cls()
 
@@ -130,8 +136,9 @@ def doubts(
     found.add_each(rows < needed, rows, lambda number: f"only {number:.0f} matching rows so far")
     if totals.contributing is not None:
         noun = totals.readings[0].noun.split()[-1] if totals.readings else "units"
+        heaped = rows > UNITS_WITH_HEAPS * totals.contributing
         found.add_each(
-            totals.contributing < UNITS_WITH_ROWS,
+            totals.contributing < np.where(heaped, UNITS_WITH_HEAPS, UNITS_WITH_ROWS),
             totals.contributing,
             lambda number: f"only {number:.0f} {noun} hold matching rows",
         )
@@ -143,14 +150,17 @@ def doubts(
         # A ratio is as good as what it divides by: a hot block may be missing from both.
         count = Quantity(Kind.COUNT, quantity.expression)
         _skewed(found, totals, count.evaluate(totals.value)[1], UNITS_PER_SKEWNESS_OF_DIVISOR)
-    if kind is not Kind.COUNT and tail is not None and (reason := tail.reason()):
-        found.add(True, reason)
+    if kind is not Kind.COUNT and tail is not None:
+        # Where files say which blocks hold the largest values, those have a stratum of their own.
+        reason = tail.reason(slow=unread.bounds is None)
+        found.add(bool(reason), reason)
     _unlike(found, totals, quantity, form, seen, unread, width=width, centre=centre)
     if kind.is_spread:
         with np.errstate(divide="ignore", invalid="ignore"):
             loose = variance / value**2 * (4 if kind.is_root else 1) * ROWS_PER_KURTOSIS
         found.add(
-            ~(loose <= 1),
+            # Even of values without any skewness so many.
+            ~(loose <= 1) | (rows < 2 * ROWS_PER_KURTOSIS),
             "the spread of skewed values needs more rows: "
             f"{ROWS_PER_KURTOSIS:.0f} times (kurtosis - 1)",
         )
@@ -178,7 +188,7 @@ def _unlike(
     )
     hot = one_row(totals, quantity, unread)
     found.add_each(
-        hot > MOST_SHARE,
+        hot > MOST_SHARE_OF_ROW,
         hot.round(2),
         lambda number: (
             f"one row with {unread.partners[0]:,} partners holds {number:.0%} of the "

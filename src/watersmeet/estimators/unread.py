@@ -18,9 +18,12 @@ from watersmeet.estimators.totals import Totals
 
 # A value so many times as large as the largest of a group is no surprise of chance.
 UNSEEN_TIMES = 6.0
+# Where nothing is known, a block that would move an answer by this part of the width is too much.
+UNKNOWN_TIMES = 3.0
 # The part of the spread between units that one value may have, once there are enough of them.
 MOST_SHARE = 0.25
 MOST_SHARE_OF_SPREAD = 0.3
+MOST_SHARE_OF_ROW = 0.10
 # With fewer, a row is like another.
 FEW_PARTNERS = 5
 ROWS_TO_JUDGE = 200
@@ -132,10 +135,11 @@ def unknown_block(
     if not unread.rows:
         return none
     if quantity.kind is Kind.COUNT:
-        return none if unread.keyed else np.asarray(unread.rows > width)
+        return none if unread.keyed else np.asarray(UNKNOWN_TIMES * unread.rows > width)
     if unread.bounds is not None:
         return none
-    return np.asarray(_change(totals, quantity, unread.rows * seen.largest) > width)
+    amount = UNKNOWN_TIMES * unread.rows * seen.largest
+    return np.asarray(_change(totals, quantity, amount) > width)
 
 
 def _change(totals: Totals, quantity: Quantity, amount: float | Floats) -> Floats:

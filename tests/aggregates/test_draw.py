@@ -1,0 +1,160 @@
+"""Blocks that stand out are read in any case; the others in strata of blocks alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from watersmeet.aggregates.draw import Division, divided
+from watersmeet.aggregates.facts import ColumnFacts
+from watersmeet.aggregates.looks import Looks
+from watersmeet.aggregates.planner import Design, ReadPlan, pieces
+from watersmeet.model import Side
+from watersmeet.policies.order import random_order
+
+BLOCKS, ROWS = 200, 500
+
+
+def column(values: np.ndarray, *, nulls: np.ndarray | None = None) -> ColumnFacts:
+    """What a footer says of values [blocks, rows]."""
+    blocks = len(values)
+    return ColumnFacts(
+        values.min(axis=1),
+        values.max(axis=1),
+        np.zeros(blocks) if nulls is None else nulls,
+        np.full(blocks, 8.0),
+        values=True,
+    )
+
+
+def divided_by(values: np.ndarray, rows: list[int] | None = None) -> Division:
+    facts = column(values)
+    return divided(rows or [ROWS] * len(values), [facts.ends], [facts])
+
+
+def usual(seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).gamma(2.0, 20.0, (BLOCKS, ROWS))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_blocks_in_random_order_few_are_certain(seed: int) -> None:
+    assert divided_by(usual(seed)).certain <= 6
+
+
+@pytest.mark.parametrize("factor", [3.0, 10.0, 50.0, -1.0])
+@pytest.mark.parametrize("odd", [[17], [3, 50, 51, 120, 199]])
+def test_blocks_with_other_values_are_certain(odd: list[int], factor: float) -> None:
+    values = usual()
+    values[odd] *= factor
+    strata = divided_by(values).strata
+    assert all(strata[block] == -1 for block in odd)
+    assert sum(stratum < 0 for stratum in strata) <= len(odd) + 6
+
+
+def test_a_kind_that_is_no_exception_is_a_stratum() -> None:
+    values = usual()
+    values[::4] *= 20
+    strata = np.array(divided_by(values).strata)
+    kinds = [set(strata[place::4]) - {-1} for place in range(4)]
+    assert not kinds[0] & (kinds[1] | kinds[2] | kinds[3])
+
+
+def test_a_file_in_the_order_of_its_values_is_cut_into_stretches() -> None:
+    values = np.sort(usual().ravel()).reshape(BLOCKS, ROWS)
+    division = divided_by(values)
+    assert 3 <= division.count <= 8
+    strata = np.array([stratum for stratum in division.strata if stratum >= 0])
+    # Each is one stretch.
+    assert np.count_nonzero(np.diff(strata)) == division.count - 1
+    # The last block has the largest values, of which there is only one.
+    assert division.strata[-1] == -1
+
+
+def test_nulls_sizes_and_bytes_tell_blocks_apart_too() -> None:
+    facts = column(usual())
+    nulls, width = facts.nulls.copy(), facts.width.copy()
+    nulls[5], width[6] = 0.5, 3.0
+    differ = ColumnFacts(facts.least, facts.most, nulls, width, values=True)
+    strata = divided([ROWS] * BLOCKS, [None], [differ]).strata
+    assert (strata[5], strata[6]) == (-1, -1)
+    sizes = [ROWS * 10 if block % 5 == 0 else ROWS for block in range(BLOCKS)]
+    strata = divided(sizes, [None], []).strata
+    assert len(set(strata[::5]) & set(strata[1::5])) == 0
+
+
+def test_blocks_that_cannot_pass_a_filter_are_hardly_read() -> None:
+    passes = np.where(np.arange(BLOCKS) < 150, 0.0, 0.5)
+    division = divided([ROWS] * BLOCKS, [], [], passes)
+    drawn = division.order(3)[:24]
+    assert len({division.strata[block] for block in drawn}) == 2
+    assert sum(block < 150 for block in drawn) <= 6
+
+
+def test_a_kind_of_two_blocks_is_certain() -> None:
+    passes = np.where(np.isin(np.arange(BLOCKS), (7, 80)), 0.5, 0.0)
+    strata = divided([ROWS] * BLOCKS, [], [], passes).strata
+    assert (strata[7], strata[80]) == (-1, -1)
+
+
+def test_where_nothing_is_known_the_order_is_a_plain_random_one() -> None:
+    division = divided([ROWS] * BLOCKS, [None], [])
+    assert division.certain == 0
+    assert division.order(5) == tuple(random_order(BLOCKS, seed=5))
+
+
+@given(
+    st.lists(st.integers(-1, 3), min_size=1, max_size=120),
+    st.integers(0, 2**30),
+)
+def test_every_block_comes_once_and_strata_keep_their_share(kinds: list[int], seed: int) -> None:
+    numbers = {kind: place for place, kind in enumerate(sorted(set(kinds) - {-1}))} | {-1: -1}
+    strata = tuple(numbers[kind] for kind in kinds)
+    division = Division(strata, (1.0,) * len(strata))
+    order = division.order(seed)
+    assert sorted(order) == list(range(len(strata)))
+    assert all(strata[block] == -1 for block in order[: division.certain])
+    sizes = [strata.count(stratum) for stratum in range(division.count)]
+    drawn = [0] * division.count
+    for place, block in enumerate(order[division.certain :], 1):
+        drawn[strata[block]] += 1
+        if place > 3 * division.count:
+            share = place / sum(sizes)
+            assert all(
+                abs(done - share * size) <= 3 * division.count + 1
+                for done, size in zip(drawn, sizes, strict=True)
+            )
+
+
+def test_each_block_of_a_stratum_is_as_likely_to_come_first() -> None:
+    division = divided_by(np.sort(usual().ravel()).reshape(BLOCKS, ROWS))
+    first = np.zeros(BLOCKS)
+    for seed in range(600):
+        first[list(division.order(seed)[: division.certain + 20])] += 1
+    strata = np.array(division.strata)
+    for stratum in range(division.count):
+        counts = first[strata == stratum]
+        share = counts.mean() / 600
+        assert counts.std() < 1.6 * np.sqrt(600 * share * (1 - share)) + 1
+
+
+def test_what_is_certain_comes_with_the_first_look() -> None:
+    values = usual()
+    values[[3, 50, 51, 120, 199]] *= 10
+    division = divided_by(values)
+    plan = ReadPlan(
+        Design.COMPLETE, Side.LEFT, (division.order(0), ()), None, "", division=division
+    )
+    look = Looks(plan).next(lambda: Side.LEFT)
+    assert {3, 50, 51, 120, 199} <= set(look.blocks[0])
+    assert len(look.blocks[0]) >= 20 + division.certain
+
+
+def test_parts_that_are_much_larger_than_the_others_are_cut() -> None:
+    sizes = [400] * 120 + [150_000] * 3
+    found = list(pieces(sizes))
+    assert max(stop - start for _, start, stop in found) <= 4_000
+    assert sum(stop - start for _, start, stop in found) == sum(sizes)
+    # Even parts are left alone, however large.
+    assert len(list(pieces([150_000] * 100))) == 100
