@@ -85,6 +85,7 @@ class Watched:
         status = self._status()
         self.idle_bytes = status["VmRSS"]
         self._idle_anonymous_bytes = status.get("RssAnon", 0)
+        self._peak_anonymous_bytes = 0  # what was needed to get ready does not count
         # "5" sets the high-water mark back to the present size (proc_pid_clear_refs(5)).
         Path(f"/proc/{self._process.pid}/clear_refs").write_text("5")
         self._look()

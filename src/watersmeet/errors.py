@@ -58,3 +58,12 @@ class SourceFailed(WatersmeetError):
         self.side = side
         self.rows_read = rows_read
         self.rows_out = rows_out
+
+
+def one_line(error: BaseException) -> str:
+    """What an error of another library says, as part of a sentence of ours.
+
+    >>> one_line(ValueError("Not found in:\\n  a: int64."))
+    'Not found in: a: int64'
+    """
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__

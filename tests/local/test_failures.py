@@ -199,10 +199,25 @@ def test_a_batch_unlike_the_first_one(change: dict[str, pa.Array], tmp_path: Pat
     assert not list(tmp_path.iterdir())
 
 
-def test_a_batch_larger_than_the_memory() -> None:
-    huge = pa.record_batch({"k": pa.array(range(300_000), pa.int64())})
-    with pytest.raises(MemoryTooSmall, match="Deliver smaller batches"):
-        wm.local.join(iter([huge]), RIGHT, on="k", memory="1MB").read_all()
+@pytest.mark.parametrize("rows", [30_000, 100_000])
+def test_a_batch_larger_than_the_memory_is_taken_in_pieces(rows: int, tmp_path: Path) -> None:
+    """It is its owner's until its last row has been taken in; rows make way for it meanwhile."""
+    huge = pa.record_batch({"k": pa.array(range(rows), pa.int64()), "a": range(rows)})
+    keys = pa.record_batch({"k": range(0, rows, 7)})
+    memory = 2**20
+    with wm.local.join(
+        iter([huge]), iter([keys]), on="k", memory=memory, spill_dir=tmp_path
+    ) as run:
+        assert sum(map(len, run)) == len(keys)
+        assert run.metrics.memory_peak <= max(huge.nbytes, memory) + memory
+
+
+def test_a_row_that_memory_cannot_hold_says_what_it_takes() -> None:
+    long = pa.record_batch({"k": [1], "doc": ["x" * 300_000]})
+    with pytest.raises(MemoryTooSmall, match=r'a row of 300,0.. bytes.*at least memory="3MB"'):
+        wm.local.join(iter([long]), RIGHT, on="k", memory="1MB").read_all()
+    joined = wm.local.join(iter([long]), RIGHT, on="k", memory="3MB", how="left").read_all()
+    assert joined["doc"].to_pylist()[0] == "x" * 300_000
 
 
 def test_memory_that_an_algorithm_without_spilling_outgrows() -> None:

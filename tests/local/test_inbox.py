@@ -5,7 +5,7 @@ import threading
 import pyarrow as pa
 import pytest
 
-from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox
+from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox, Wanted
 from watersmeet.local.sources import MAX_ROWS
 from watersmeet.model import Side
 from watersmeet.store.account import MemoryAccount
@@ -28,7 +28,11 @@ def inbox(account: MemoryAccount) -> Inbox:
 
 
 def taken(inbox: Inbox) -> Arrived:
+    """The next piece; whatever input wants beyond its share is lent."""
     news = inbox.take(0)
+    while isinstance(news, Wanted):
+        inbox.lend(news.nbytes)
+        news = inbox.take(0)
     assert isinstance(news, Arrived)
     return news
 
@@ -68,8 +72,8 @@ def test_a_large_batch_is_cut_and_counted_until_its_last_piece_is_joined(
     whole = batch_of(MAX_ROWS * 2 + 5)
     inbox.put(Side.RIGHT, whole)
     pieces: list[Arrived] = []
-    while isinstance(piece := inbox.take(0), Arrived):
-        pieces.append(piece)
+    while sum(len(piece.batch) for piece in pieces) < len(whole):
+        pieces.append(taken(inbox))
     assert len(pieces) > 2
     assert max(len(piece.batch) for piece in pieces) <= MAX_ROWS
     assert pa.Table.from_batches([piece.batch for piece in pieces]).equals(
@@ -94,6 +98,90 @@ def test_a_side_begins_with_small_pieces_that_double(account: MemoryAccount) -> 
 def test_pieces_are_a_fraction_of_the_share(inbox: Inbox) -> None:
     inbox.put(Side.LEFT, batch_of(400))
     assert taken(inbox).batch.nbytes <= 200
+
+
+def test_pieces_of_uneven_rows_are_cut_by_their_bytes(account: MemoryAccount) -> None:
+    inbox = Inbox(account, share=40_000)
+    lengths = [5_000 if row % 50 == 0 else 1 for row in range(500)]
+    inbox.put(Side.LEFT, pa.record_batch({"k": ["x" * length for length in lengths]}))
+    pieces: list[pa.RecordBatch] = []
+    while sum(len(piece) for piece in pieces) < 500:
+        pieces.append(taken(inbox).batch)
+    assert max(piece.nbytes for piece in pieces) <= 10_000
+
+
+LARGE = 1_000  # rows, of 8,000 bytes; a side's share is 800
+
+
+def reading(inbox: Inbox, side: Side, batches: list[pa.RecordBatch]) -> threading.Thread:
+    def read() -> None:
+        for batch in batches:
+            inbox.wait_for_room(side)
+            inbox.put(side, batch)
+        inbox.end(side)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    return thread
+
+
+def news_of(inbox: Inbox) -> Arrived | Ended | Failed | Wanted:
+    news = inbox.take(PATIENCE_S)
+    assert news is not None, "nothing came"
+    return news
+
+
+def test_a_large_batch_is_asked_for_only_after_rows_have_made_way() -> None:
+    account = MemoryAccount(2**20)
+    inbox = Inbox(account, share=800)
+    thread = reading(inbox, Side.LEFT, [batch_of(LARGE), batch_of(LARGE)])
+    first = news_of(inbox)
+    assert first == Wanted(8 * LARGE - 2 * 800)
+    inbox.lend(first.nbytes)
+    rows = 0
+    while rows < LARGE:
+        piece = news_of(inbox)
+        assert isinstance(piece, Arrived)
+        rows += len(piece.batch)
+        inbox.joined(piece)
+    # Between the two, no more than the second one is wanted, and it comes when that is granted.
+    wanted = news_of(inbox)
+    while wanted == Wanted(0):
+        inbox.lend(0)
+        wanted = news_of(inbox)
+    assert wanted == first
+    assert account.used == 0
+    inbox.lend(first.nbytes)
+    assert isinstance(news_of(inbox), Arrived)
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive()
+
+
+def test_two_batches_that_memory_cannot_hold_together_come_one_after_the_other() -> None:
+    account = MemoryAccount(12 * LARGE)
+    inbox = Inbox(account, share=800)
+    threads = [reading(inbox, side, [batch_of(LARGE)] * 2) for side in Side]
+    ended, rows = 0, 0
+    while ended < 2:
+        news = news_of(inbox)
+        if isinstance(news, Wanted):
+            inbox.lend(news.nbytes)
+        elif isinstance(news, Arrived):
+            rows += len(news.batch)
+            inbox.joined(news)
+        else:
+            ended += 1
+    assert rows == 4 * LARGE
+    assert account.peak == 8 * LARGE
+    for thread in threads:
+        thread.join(PATIENCE_S)
+
+
+def test_columns_are_known_before_a_batch_finds_room() -> None:
+    inbox = Inbox(MemoryAccount(10), share=800)
+    assert inbox.columns(Side.RIGHT) is None
+    inbox.show_columns(Side.RIGHT, batch_of(0).schema)
+    assert inbox.columns(Side.RIGHT) == batch_of(0).schema
 
 
 def test_an_empty_batch_arrives_with_its_columns(inbox: Inbox) -> None:

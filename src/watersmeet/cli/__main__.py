@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 
 from watersmeet import __version__
 from watersmeet.errors import WatersmeetError
+
+_TRACE = "WATERSMEET_TRACE"
 
 # Each is a module beside this one. Only the one that is asked for is imported, since kernels
 # take a moment to load.
@@ -25,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         parsed = _parser(arguments).parse_args(arguments)
-        status: int = import_module(f"watersmeet.cli.{parsed.command}").run(parsed)
+        with _heeding_sigterm():
+            status: int = import_module(f"watersmeet.cli.{parsed.command}").run(parsed)
     except WatersmeetError as error:
         print(f"watersmeet: {error}", file=sys.stderr)
         return 2
@@ -36,7 +42,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nwatersmeet: interrupted; spilled files are removed.", file=sys.stderr)
         return 130
+    except _Terminated:
+        print("watersmeet: terminated; spilled files are removed.", file=sys.stderr)
+        return 143
+    except Exception as error:
+        if _TRACE in os.environ:
+            raise
+        first = str(error).strip().partition("\n")[0]
+        print(
+            f"watersmeet: unexpected {type(error).__name__}: {first} "
+            f"(set {_TRACE}=1 to see where.)",
+            file=sys.stderr,
+        )
+        return 1
     return status
+
+
+class _Terminated(BaseException):
+    """SIGTERM. Python would be gone at once, and what was half written would stay."""
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise _Terminated
+
+
+@contextlib.contextmanager
+def _heeding_sigterm() -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:

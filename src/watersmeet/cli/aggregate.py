@@ -19,6 +19,7 @@ from watersmeet.aggregates.plot import check_path
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.aggregates.specification import Aggregate
 from watersmeet.cli.livetable import LiveTable
+from watersmeet.cli.target import check_target
 from watersmeet.drawing import require_matplotlib
 from watersmeet.errors import InvalidArgument
 from watersmeet.local import aggregate
@@ -27,7 +28,7 @@ _KINDS = ("count", "sum", "avg", "stddev", "stddev_pop", "variance", "var_pop")
 _NAMED = re.compile(r"\s*(\w+)\s*=(?!=)\s*(.*)", re.DOTALL)
 _EXAMPLE = (
     "watersmeet aggregate lineitem orders --on l_orderkey=o_orderkey --group-by o_orderpriority "
-    "--sum 'revenue=l_extendedprice * (1 - l_discount)' --count n --until 1%%"
+    "--sum 'revenue=l_extendedprice * (1 - l_discount)' --count n --until 1%"
 )
 
 
@@ -39,8 +40,9 @@ def add_parser(commands: Any) -> None:
         "get better until they are narrow enough or exact. Without a limit all is read.",
         epilog=f"For example: {_EXAMPLE}",
     )
-    parser.add_argument("left", metavar="LEFT", help="a file, or a directory of files")
-    parser.add_argument("right", metavar="RIGHT", help="a file, or a directory of files")
+    what = "a file, a directory of files, or a quoted pattern such as 'part-*.parquet'"
+    parser.add_argument("left", metavar="LEFT", help=what)
+    parser.add_argument("right", metavar="RIGHT", help=what)
     parser.add_argument(
         "--on",
         required=True,
@@ -66,6 +68,9 @@ def add_parser(commands: Any) -> None:
         "--groups", type=int, default=20, metavar="N", help="show so many at most (20)"
     )
     parser.add_argument("--plot", metavar="FILE", help="draw the looks: FILE.png, .svg or .pdf")
+    parser.add_argument(
+        "--force", action="store_true", help="overwrite that FILE if it exists; never an input"
+    )
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
     parser.add_argument("--explain", action="store_true", help="say afterwards how it was read")
 
@@ -129,6 +134,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot is not None:
         require_matplotlib()
         check_path(arguments.plot)
+        inputs = [arguments.left, arguments.right]
+        check_target(arguments.plot, "--plot", inputs=inputs, force=arguments.force)
     with (
         _started(arguments) as run,
         LiveTable(groups=arguments.groups, quiet=arguments.json) as table,

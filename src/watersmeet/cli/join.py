@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from watersmeet import local
-from watersmeet.cli.output import check_output, open_output
+from watersmeet.cli.output import check_columns, check_output, open_output
 from watersmeet.cli.preview import Preview
 from watersmeet.cli.progress import Progress
 
@@ -21,8 +21,9 @@ def add_parser(commands: Any) -> None:
         description="Join two inputs of Parquet, Arrow or CSV files. Without --output the first "
         "rows are shown as soon as they are found.",
     )
-    parser.add_argument("left", metavar="LEFT", help="a file, or a directory of files")
-    parser.add_argument("right", metavar="RIGHT", help="a file, or a directory of files")
+    what = "a file, a directory of files, or a quoted pattern such as 'part-*.parquet'"
+    parser.add_argument("left", metavar="LEFT", help=what)
+    parser.add_argument("right", metavar="RIGHT", help=what)
     parser.add_argument(
         "--on",
         required=True,
@@ -40,7 +41,10 @@ def add_parser(commands: Any) -> None:
         "-o",
         "--output",
         metavar="FILE",
-        help="write all rows to FILE.parquet, .arrow or .csv; - for CSV on standard output",
+        help="write all rows to FILE.parquet, .arrow, .csv(.gz); - for CSV on standard output",
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="overwrite FILE if it exists; never an input"
     )
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
     parser.add_argument("--explain", action="store_true", help="say afterwards what it did and why")
@@ -48,7 +52,8 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
-        check_output(arguments.output)
+        inputs = [arguments.left, arguments.right]
+        check_output(arguments.output, inputs=inputs, force=arguments.force)
     progress = Progress()
     with contextlib.ExitStack() as stack:
         join = stack.enter_context(
@@ -63,6 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             )
         )
         if arguments.output is not None:
+            check_columns(arguments.output, join.schema)
             write = stack.enter_context(open_output(arguments.output, join.schema)).write
         elif arguments.json:
             write = None

@@ -29,7 +29,8 @@ class Preview:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._print()
+        if kind is None or self._rows:
+            self._print()
 
     def write(self, batch: pa.RecordBatch) -> None:
         if not self._printed:

@@ -11,14 +11,19 @@ from typing import Any
 import watersmeet as wm
 from watersmeet.cli.race import closing_session, leave, was_interrupted
 from watersmeet.errors import InvalidArgument
+from watersmeet.local.files import find_files
 
 
 @contextmanager
 def spark_tables(*paths: str) -> Iterator[list[Any]]:
     """A DataFrame for each file or directory of Parquet."""
-    for path in paths:
-        if not Path(path).exists():
-            raise InvalidArgument(f"{path!r} does not exist.", remedy="Check the path.")
+    for path, side in zip(paths, ("left", "right"), strict=True):
+        other = [file for file in find_files(Path(path), side) if file.format.name != "parquet"]
+        if other:
+            raise InvalidArgument(
+                f"--spark reads Parquet, and {str(other[0].path)!r} is {other[0].format.name}.",
+                remedy="Leave --spark out, or write the table as Parquet first.",
+            )
     spark = wm.session()
     # Not earlier, for Spark puts its own answer to Ctrl-C in place.
     before = signal.signal(signal.SIGINT, leave)

@@ -8,8 +8,8 @@ from collections.abc import Generator, Iterator
 
 import pyarrow as pa
 
-from watersmeet.errors import SchemaError, SourceFailed, WatersmeetError
-from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox
+from watersmeet.errors import SchemaError, SourceFailed, WatersmeetError, one_line
+from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox, Wanted
 from watersmeet.local.reader import Reader
 from watersmeet.local.sources import Source
 from watersmeet.model import Side
@@ -56,8 +56,11 @@ class Driver:
         self.rows_out = 0
         self.stalls = 0
         self.complete = [False, False]
-        self._inbox = Inbox(memory, share=self.plan.input // 2)
-        self._readers = [Reader(source, self._inbox, largest=memory.limit) for source in sources]
+        left, right = sources
+        self._inbox = Inbox(
+            memory, share=self.plan.input // 2, expected=(left.first_bytes, right.first_bytes)
+        )
+        self._readers = [Reader(source, self._inbox, memory=memory.limit) for source in sources]
         self._started = False
         self._results = self._run()
         self._driving = threading.RLock()
@@ -103,13 +106,12 @@ class Driver:
                 yield from self._emit(operator.idle(self._inbox.has_news))
                 # The operator has nothing left to do, or there is news. Either way:
                 news = self._inbox.take(None)
-            if isinstance(news, Arrived):
-                yield from self._push(operator, news)
-            elif isinstance(news, Ended):
-                self.complete[news.side] = True
-                yield from self._emit(operator.end(news.side))
-            elif isinstance(news, Failed):
+            if isinstance(news, Failed):
                 yield from self._give_up(operator, news)
+            elif news is not None:
+                yield from self._heed(operator, news)
+            del news  # It keeps its batch in memory, and the next one may be on its way.
+        yield from self._emit(operator.lend(0))
         yield from self._emit(operator.finish())
 
     def close(self) -> None:
@@ -134,6 +136,16 @@ class Driver:
             for reader in self._readers:
                 reader.start()
 
+    def _heed(self, operator: Operator, news: Arrived | Ended | Wanted) -> Iterator[pa.RecordBatch]:
+        if isinstance(news, Arrived):
+            yield from self._push(operator, news)
+        elif isinstance(news, Wanted):
+            yield from self._emit(operator.lend(news.nbytes))
+            self._inbox.lend(news.nbytes)
+        else:
+            self.complete[news.side] = True
+            yield from self._emit(operator.end(news.side))
+
     def _push(self, operator: Operator, news: Arrived) -> Iterator[pa.RecordBatch]:
         self.rows_read[news.side] += len(news.batch)
         if len(news.batch):
@@ -147,16 +159,14 @@ class Driver:
                 batch = self.schema.materialise(matches)
                 self.rows_out += len(batch)
                 yield batch
+                del batch
 
     def _give_up(self, operator: Operator, failed: Failed) -> Iterator[pa.RecordBatch]:
         """Deliver all that follows from what has arrived, then raise the source's error."""
         while self._inbox.has_news():
             news = self._inbox.take(None)
-            if isinstance(news, Arrived):
-                yield from self._push(operator, news)
-            elif isinstance(news, Ended):
-                self.complete[news.side] = True
-                yield from self._emit(operator.end(news.side))
+            if news is not None and not isinstance(news, Failed):
+                yield from self._heed(operator, news)
         for side in Side:
             if not self.complete[side]:
                 yield from self._emit(self._certain(operator.end(side)))
@@ -176,8 +186,9 @@ class Driver:
         left, right = self.rows_read
         failure = SourceFailed(
             f"{self.sources[failed.side].name} failed with {type(failed.error).__name__}: "
-            f"{failed.error}. By then {left:,} left and {right:,} right rows had arrived and "
-            f"{self.rows_out:,} result rows were delivered; those are right but not all.",
+            f"{one_line(failed.error)}. By then {left:,} left and {right:,} right rows had "
+            f"arrived and {self.rows_out:,} result rows were delivered; those are right but not "
+            "all.",
             remedy="Mend the source and run the join again.",
             side=failed.side.name.lower(),
             rows_read=(left, right),
@@ -190,18 +201,19 @@ class Driver:
         first = [self._inbox.first(side) for side in Side]
         if any(isinstance(news, Failed) for news in first):
             return True
-        known = [source.schema is not None for source in self.sources]
-        return all(known[side] or first[side] is not None for side in Side)
+        return all(self._columns_from(side) or isinstance(first[side], Ended) for side in Side)
+
+    def _columns_from(self, side: Side) -> pa.Schema | None:
+        declared = self.sources[side].schema
+        return self._inbox.columns(side) if declared is None else declared
 
     def _columns_of(self, side: Side) -> pa.Schema:
-        source, news = self.sources[side], self._inbox.first(side)
+        source, columns = self.sources[side], self._columns_from(side)
         failed = [each for each in map(self._inbox.first, Side) if isinstance(each, Failed)]
         if failed:
             raise self._failure(failed[0])
-        if source.schema is not None:
-            return source.schema
-        if isinstance(news, Arrived):
-            return news.batch.schema
+        if columns is not None:
+            return columns
         raise SchemaError(
             f"{source.name} ended without a single batch, so its columns are unknown.",
             remedy="Wrap it in pyarrow.RecordBatchReader.from_batches(schema, batches), or yield "

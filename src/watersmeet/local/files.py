@@ -1,111 +1,21 @@
-"""How files become batches: Parquet, Arrow IPC (Feather) and CSV, in little memory."""
+"""Which files a path stands for, and their rows in order."""
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv as csv
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
-from watersmeet.errors import InvalidArgument
+from watersmeet.errors import InvalidArgument, SchemaError, one_line
+from watersmeet.local.formats import NAMES, Format, Opened, Read, format_of
 
-# Without a buffered stream Arrow loads whole column chunks: reading 4 M rows of four columns in
-# row groups of 2 M took 118 MB resident, with it 27 MB (pyarrow 26).
-_PARQUET_BUFFER = 64 * 1024
-# The schema is known and the first rows come after one block: of a megabyte that took 80 ms, of
-# this size 15 ms, and the whole file is read as fast.
-_CSV_BLOCK = 128 * 1024
-
-Read = Callable[[int], Iterator[pa.RecordBatch]]
-"""Yields every row of the files, in batches of at most so many rows where the format allows."""
-
-
-class Format(Protocol):
-    name: str
-    """What `pyarrow.dataset` calls it."""
-
-    def open(self, path: Path, schema: pa.Schema | None = None) -> tuple[pa.Schema, Read]:
-        """The file's columns and its rows; `schema` is that of the files before it."""
-        ...
-
-
-class Parquet:
-    name = "parquet"
-
-    def open(self, path: Path, schema: pa.Schema | None = None) -> tuple[pa.Schema, Read]:
-        file = pq.ParquetFile(path, pre_buffer=False, memory_map=False, buffer_size=_PARQUET_BUFFER)
-
-        def read(rows: int) -> Iterator[pa.RecordBatch]:
-            with file:
-                yield from file.iter_batches(batch_size=rows, use_threads=False)
-
-        return file.schema_arrow, read
-
-
-class ArrowIpc:
-    """Both the file format (which Feather is) and the stream format, told apart by content."""
-
-    name = "ipc"
-
-    def open(self, path: Path, schema: pa.Schema | None = None) -> tuple[pa.Schema, Read]:
-        file = pa.OSFile(str(path))
-        reader = _open_ipc(file)
-
-        def read(rows: int) -> Iterator[pa.RecordBatch]:
-            with file:
-                if isinstance(reader, pa.RecordBatchFileReader):
-                    for number in range(reader.num_record_batches):
-                        yield reader.get_batch(number)
-                else:
-                    yield from reader
-
-        return reader.schema, read
-
-
-class Csv:
-    """A header line, then values whose types are inferred from the first block.
-
-    The first file's types hold for all, or "1" in one file and "1.5" in the next would clash.
-    """
-
-    name = "csv"
-
-    def open(self, path: Path, schema: pa.Schema | None = None) -> tuple[pa.Schema, Read]:
-        # To know the columns is to have parsed the first block: a second reader would parse it
-        # again, half of the time to the first row.
-        reader = csv.open_csv(
-            path,
-            read_options=csv.ReadOptions(block_size=_CSV_BLOCK, use_threads=False),
-            convert_options=csv.ConvertOptions(column_types=schema),
-        )
-
-        def read(rows: int) -> Iterator[pa.RecordBatch]:
-            with reader:
-                yield from reader
-
-        return reader.schema, read
-
-
-def _open_ipc(file: pa.NativeFile) -> pa.RecordBatchFileReader | pa.RecordBatchStreamReader:
-    magic = file.read(6)
-    file.seek(0)
-    return pa.ipc.open_file(file) if magic == b"ARROW1" else pa.ipc.open_stream(file)
-
-
-_FORMATS: dict[str, Format] = {
-    ".parquet": Parquet(),
-    ".pq": Parquet(),
-    ".arrow": ArrowIpc(),
-    ".arrows": ArrowIpc(),
-    ".ipc": ArrowIpc(),
-    ".feather": ArrowIpc(),
-    ".csv": Csv(),
-}
+_COMPRESSED_TOO = " (or .csv and .tsv with .gz, .bz2, .zst or .lz4 behind)"
 
 
 @dataclass(frozen=True)
@@ -117,25 +27,44 @@ class DataFile:
     partition: pa.Schema
     values: dict[str, Any]
 
-    def open(self, argument: str) -> tuple[pa.Schema, Read]:
+    def open(self, argument: str) -> Opened:
         """The columns of the first file, and a reader of its rows."""
-        try:
-            own, read = self.format.open(self.path)
-        except (OSError, pa.ArrowException) as error:
-            raise InvalidArgument(
-                f"{argument}: {str(self.path)!r} cannot be read as {self.format.name}: {error}.",
-                remedy="Check that the file is complete and that its extension fits its content.",
-            ) from error
-        schema = pa.unify_schemas([own.remove_metadata(), self.partition])
-        return schema, lambda rows: self._complete(read(rows))
+        opened = self._opened(argument, None)
+        own = opened.schema.remove_metadata()
+        repeated = [name for name in self.partition.names if name in own.names]
+        partition = pa.schema([field for field in self.partition if field.name not in repeated])
+        return Opened(
+            pa.schema([*own, *partition]), self._completed(opened.read), opened.first_bytes
+        )
 
-    def read(self, rows: int, *, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def read(self, argument: str, *, schema: pa.Schema) -> Read:
         """The rows of a file that follows another with this schema."""
-        _, read = self.format.open(self.path, schema)
-        return self._complete(read(rows))
+        opened = self._opened(argument, schema)
+        names = set(opened.schema.names) | set(self.partition.names)
+        if names != set(schema.names):
+            raise SchemaError(
+                f"{argument}: {str(self.path)!r} has the columns "
+                f"{', '.join(opened.schema.names)}, unlike the files before it "
+                f"({', '.join(schema.names)}).",
+                remedy="Give files that have the same columns, or join them one by one.",
+            )
+        return self._completed(opened.read)
 
-    def _complete(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return map(self._with_partition, batches) if self.values else batches
+    def _opened(self, argument: str, schema: pa.Schema | None) -> Opened:
+        try:
+            return self.format.open(self.path, schema)
+        except (OSError, EOFError, pa.ArrowException) as error:
+            raise InvalidArgument(
+                f"{argument}: {str(self.path)!r} cannot be read as {self.format.name}: "
+                f"{one_line(error)}.",
+                remedy="Check that the file is complete and readable, and that its extension "
+                "fits its content.",
+            ) from error
+
+    def _completed(self, read: Read) -> Read:
+        if not self.values:
+            return read
+        return lambda batch_bytes: map(self._with_partition, read(batch_bytes))
 
     def _with_partition(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for field in self.partition:
@@ -145,70 +74,100 @@ class DataFile:
         return batch
 
 
-def open_files(paths: list[Path], *, argument: str) -> tuple[pa.Schema, Read]:
+def open_files(paths: list[Path], *, argument: str) -> Opened:
     """The schema of the first file, and a reader of all of them in order.
 
     A directory stands for the files below it, in the order of their paths; `column=value`
-    directories become columns, as Spark and Hive write them.
+    directories become columns, as Spark and Hive write them. `*`, `?` and `[...]` stand for what
+    they do in a shell.
     """
     files = [file for path in paths for file in find_files(path, argument)]
-    schema, read_first = files[0].open(argument)
+    first = files[0].open(argument)
 
-    def read(rows: int) -> Iterator[pa.RecordBatch]:
-        yield from read_first(rows)
+    def each(batch_bytes: int) -> Iterator[Iterator[pa.RecordBatch]]:
+        yield first.read(batch_bytes)
         for file in files[1:]:
-            yield from file.read(rows, schema=schema)
+            yield file.read(argument, schema=first.schema)(batch_bytes)
 
-    return schema, read
+    return Opened(
+        first.schema, lambda batch_bytes: chain.from_iterable(each(batch_bytes)), first.first_bytes
+    )
 
 
 def find_files(path: Path, argument: str) -> list[DataFile]:
     """The files that a path stands for."""
+    return _reached(lambda: _find(path, argument), path, argument)
+
+
+def _find(path: Path, argument: str) -> list[DataFile]:
     if path.is_dir():
         return _find_below(path, argument)
-    if not path.exists():
+    if path.exists():
+        return [_file(path, argument)]
+    if glob.has_magic(str(path)):
+        # Path.glob wants a directory to begin from, and no absolute patterns.
+        matching = sorted(map(Path, glob.glob(str(path), recursive=True)))  # noqa: PTH207
+        if matching:
+            return [file for each in matching for file in _find(each, argument)]
         raise InvalidArgument(
-            f"{argument}={str(path)!r} does not exist.",
-            remedy="Give the path of a Parquet, Arrow or CSV file, or of a directory of them.",
+            f"{argument}={str(path)!r} fits no file.",
+            remedy="Check the pattern; ** stands for directories at any depth.",
         )
-    if path.suffix.lower() not in _FORMATS:
+    raise InvalidArgument(
+        f"{argument}={str(path)!r} does not exist.",
+        remedy="Give the path of a Parquet, Arrow or CSV file, or of a directory of them.",
+    )
+
+
+def _file(path: Path, argument: str) -> DataFile:
+    if (form := format_of(path)) is None:
         raise InvalidArgument(
             f"{argument}={str(path)!r} has an extension that says nothing about its format.",
-            remedy="Rename it to one of " + ", ".join(_FORMATS) + ".",
+            remedy=f"Rename it to one of {NAMES}{_COMPRESSED_TOO}.",
         )
-    return [DataFile(path, _FORMATS[path.suffix.lower()], pa.schema([]), {})]
+    return DataFile(path, form, pa.schema([]), {})
+
+
+def _reached(find: Callable[[], list[DataFile]], path: Path, argument: str) -> list[DataFile]:
+    try:
+        return find()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        if isinstance(error, InvalidArgument):
+            raise
+        raise InvalidArgument(
+            f"{argument}={str(path)!r} cannot be looked at: {one_line(error)}.",
+            remedy="Check the path and who may read it.",
+        ) from error
 
 
 def _find_below(root: Path, argument: str) -> list[DataFile]:
     files = [file for file in sorted(root.rglob("*")) if _is_data(file.relative_to(root))]
-    formats = {_FORMATS[file.suffix.lower()].name for file in files}
+    found = [(file, form) for file in files if (form := format_of(file)) is not None]
+    formats = {form.name for _, form in found}
     if len(formats) != 1:
-        found = "files of several formats" if formats else "no file of a format that we read"
+        what = "files of several formats" if formats else "no file of a format that we read"
         raise InvalidArgument(
-            f"{argument}={str(root)!r} holds {found}.",
-            remedy="Give a directory whose files all end in one of " + ", ".join(_FORMATS) + ".",
+            f"{argument}={str(root)!r} holds {what}.",
+            remedy=f"Give a directory whose files all end in one of {NAMES}{_COMPRESSED_TOO}.",
         )
-    form = _FORMATS[files[0].suffix.lower()]
-    if not any("=" in part for file in files for part in file.relative_to(root).parent.parts):
-        return [DataFile(file, form, pa.schema([]), {}) for file in files]
+    if not any("=" in part for file, _ in found for part in file.relative_to(root).parent.parts):
+        return [DataFile(file, form, pa.schema([]), {}) for file, form in found]
     # Arrow knows Hive's escapes, its null and its types. Only names are looked at here: its
     # scanner would decode whole row groups at a time.
     dataset = ds.dataset(
-        [str(file) for file in files],
-        format=form.name,
+        [str(file) for file, _ in found],
+        format=found[0][1].name,
         partitioning="hive",
         partition_base_dir=str(root),
     )
     partition: pa.Schema = dataset.partitioning.schema
-    fragments = list(dataset.get_fragments())
-    values = [ds.get_partition_keys(fragment.partition_expression) for fragment in fragments]
-    return [
-        DataFile(Path(fragment.path), form, partition, keys)
-        for fragment, keys in zip(fragments, values, strict=True)
-    ]
+    keys = {
+        fragment.path: ds.get_partition_keys(fragment.partition_expression)
+        for fragment in dataset.get_fragments()
+    }
+    return [DataFile(file, form, partition, keys[str(file)]) for file, form in found]
 
 
 def _is_data(path: Path) -> bool:
     """Spark leaves `_SUCCESS`, `.crc` and `_temporary` beside the files it writes."""
-    hidden = any(part.startswith((".", "_")) for part in path.parts)
-    return not hidden and path.suffix.lower() in _FORMATS
+    return not any(part.startswith((".", "_")) for part in path.parts)

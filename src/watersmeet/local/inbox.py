@@ -7,13 +7,21 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.local.sources import MAX_ROWS
 from watersmeet.model import Side
+from watersmeet.rows.widths import row_widths, total_bytes
 from watersmeet.store.account import MemoryAccount
 
 _FIRST_ROWS = 1024
+# Two large batches at once may take this share of all memory; more than that, and the second one
+# waits until the first is joined.
+_TOGETHER = 0.5
+# How long a side that delivers large batches leaves the other alone while that is asked for one.
+# Longer, and a source that hangs would hold up both.
+_COURTESY_S = 0.25
 
 
 class Closed(Exception):
@@ -52,28 +60,47 @@ class Failed:
     error: BaseException
 
 
-News = Arrived | Ended | Failed
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Input needs so many bytes beyond its share, or no longer needs as many as it had."""
+
+    nbytes: int
+
+
+News = Arrived | Ended | Failed | Wanted
 
 
 class Inbox:
-    """What has arrived, per side and in order, and nothing beyond each side's share of bytes.
+    """What has arrived, per side and in order, within each side's share of bytes where it can.
 
     Readers wait for room before they ask their source for more, so every batch that exists is
-    counted. A share is passed only by a batch that is larger than the one before it led us to
-    expect. The last news of a side is that it ended or failed.
+    counted: as large as the one before it while it is being made, then as large as it is. Batches
+    that are larger than a side's share borrow from the memory of rows, which make way before the
+    next one is asked for (`Wanted`). The last news of a side is that it ended or failed.
     """
 
-    def __init__(self, account: MemoryAccount, *, share: int) -> None:
+    def __init__(
+        self, account: MemoryAccount, *, share: int, expected: tuple[int, int] = (0, 0)
+    ) -> None:
+        """`expected` is how large the first batch of each side may be, where that is known."""
         self._account = account
         self._share = share
         self._news: tuple[deque[News], deque[News]] = (deque(), deque())
         self._held = [0, 0]
-        self._latest = [0, 0]
+        self._asked = [0, 0]
+        """Bytes of a large batch that a side's source is being asked for."""
+        self._waiting = [0, 0]
+        """Bytes of a large batch that is there and cannot be handed over yet."""
+        self._latest = list(expected)
+        self._lent = 0
+        self._columns: list[pa.Schema | None] = [None, None]
         self._piece_rows = [_FIRST_ROWS, _FIRST_ROWS]
         self._turn = Side.LEFT
         self._closed = False
         # Reentrant: a garbage collection inside a locked section may close the run it frees.
         self._changed = threading.Condition(threading.RLock())
+
+    # ---- what readers do ------------------------------------------------------------------------
 
     def has_room(self, side: Side) -> bool:
         """Whether a batch as large as the latest one fits; one always does."""
@@ -81,16 +108,36 @@ class Inbox:
         return held == 0 or held + self._latest[side] <= self._share
 
     def wait_for_room(self, side: Side) -> None:
+        """Return when a batch as large as the latest one may be asked for."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self.has_room(side))
-            self._stop_if_closed()
+            self._wait_for(lambda: self.has_room(side))
+            latest = self._latest[side]
+            if latest > self._share:
+                self._wait_for(lambda: self._fits(latest, self._there(side.other)))
+                self._wait_for(lambda: self._fits(latest, self._asked[side.other]), _COURTESY_S)
+                self._asked[side] = latest
+                self._changed.notify_all()
+                self._wait_for(lambda: self._needs() <= self._lent)
+
+    def show_columns(self, side: Side, schema: pa.Schema) -> None:
+        """Tell what a side's batches look like, before the first of them may find room."""
+        with self._changed:
+            self._columns[side] = schema
+            self._changed.notify_all()
 
     def put(self, side: Side, batch: pa.RecordBatch) -> None:
-        nbytes = batch.nbytes
-        largest = min(MAX_ROWS, max(1, len(batch) * (self._share // 4) // max(1, nbytes)))
-        pieces = list(self._cut(side, batch, largest))
+        written_out = total_bytes(batch)
+        # Arrow counts all of the text that views point into, be it a row's or not.
+        nbytes = min(batch.nbytes, written_out)
+        pieces = list(self._cut(side, batch, written_out))
         parcel = _Parcel(nbytes, pieces=len(pieces))
         with self._changed:
+            self._asked[side] = 0
+            if nbytes > self._share:
+                self._waiting[side] = nbytes
+                self._changed.notify_all()
+                self._wait_for(lambda: self._fits(nbytes, self._held[side.other]))
+                self._waiting[side] = 0
             self._stop_if_closed()
             self._account.take(nbytes, "input")
             self._held[side] += nbytes
@@ -98,13 +145,35 @@ class Inbox:
             self._news[side].extend(Arrived(side, piece, parcel) for piece in pieces)
             self._changed.notify_all()
 
-    def _cut(self, side: Side, batch: pa.RecordBatch, largest: int) -> Iterator[pa.RecordBatch]:
+    def _wait_for(self, satisfied: Callable[[], bool], timeout: float | None = None) -> None:
+        self._changed.wait_for(lambda: self._closed or satisfied(), timeout)
+        self._stop_if_closed()
+
+    def _there(self, side: Side) -> int:
+        return self._held[side] + self._waiting[side]
+
+    def _fits(self, nbytes: int, others: int) -> bool:
+        """Whether a large batch of one side can be there beside what the other side has."""
+        return others <= self._share or nbytes + others <= _TOGETHER * self._account.limit
+
+    def _needs(self) -> int:
+        """Bytes beyond the shares that input has, or is about to have."""
+        total = sum(self._held) + sum(self._waiting) + sum(self._asked)
+        return max(total - 2 * self._share, 0)
+
+    def _cut(self, side: Side, batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
         """Pieces that begin small and double: the first result should not wait for a large one."""
+        most = max(self._share // 4, 1)
+        ends = None if nbytes <= most else np.cumsum(row_widths(batch))
         start = 0
         while start == 0 or start < len(batch):
-            rows = min(self._piece_rows[side], largest)
-            yield batch.slice(start, rows)
-            start += rows
+            stop = start + self._piece_rows[side]
+            if ends is not None and start < len(batch):
+                before = int(ends[start - 1]) if start else 0
+                fits = int(np.searchsorted(ends, before + most, side="right"))
+                stop = min(stop, max(fits, start + 1))
+            yield batch.slice(start, stop - start)
+            start = stop
             self._piece_rows[side] = min(2 * self._piece_rows[side], MAX_ROWS)
 
     def end(self, side: Side) -> None:
@@ -113,12 +182,16 @@ class Inbox:
     def fail(self, side: Side, error: BaseException) -> None:
         self._announce(Failed(side, error))
 
+    # ---- what the join does ---------------------------------------------------------------------
+
     def take(self, timeout: float | None) -> News | None:
         """The next news, the sides in turn while both have some; None after `timeout` seconds."""
         with self._changed:
             if not self._changed.wait_for(self.has_news, timeout):
                 return None
             self._stop_if_closed()
+            if (needs := self._needs()) != self._lent:
+                return Wanted(needs)
             side = self._turn if self._news[self._turn] else self._turn.other
             self._turn = side.other
             return self._news[side].popleft()
@@ -128,14 +201,27 @@ class Inbox:
         queue = self._news[side]
         return queue[0] if queue else None
 
+    def columns(self, side: Side) -> pa.Schema | None:
+        return self._columns[side]
+
     def wait_until(self, satisfied: Callable[[], bool]) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or satisfied())
-            self._stop_if_closed()
+            self._wait_for(satisfied)
 
     def has_news(self) -> bool:
         """Takes no lock: the reactive stage asks after every block. To be closed is news too."""
-        return bool(self._news[Side.LEFT] or self._news[Side.RIGHT] or self._closed)
+        return bool(
+            self._news[Side.LEFT]
+            or self._news[Side.RIGHT]
+            or self._needs() != self._lent
+            or self._closed
+        )
+
+    def lend(self, nbytes: int) -> None:
+        """Rows have made way for so many bytes of input."""
+        with self._changed:
+            self._lent = nbytes
+            self._changed.notify_all()
 
     def joined(self, arrived: Arrived) -> None:
         """The join has its own copy of these rows; their memory may go."""
@@ -158,6 +244,7 @@ class Inbox:
     def _announce(self, news: Ended | Failed) -> None:
         with self._changed:
             if not self._closed:
+                self._asked[news.side] = 0
                 self._news[news.side].append(news)
                 self._changed.notify_all()
 

@@ -9,8 +9,15 @@ import pyarrow as pa
 from watersmeet.errors import MemoryTooSmall, SchemaError
 from watersmeet.local.inbox import Closed, Inbox
 from watersmeet.local.sources import Source
+from watersmeet.rows.widths import longest_row
 
 _PATIENCE_S = 0.25
+# A row is there several times while it passes: in its batch, among the rows in memory, in a block
+# on its way to disk, in a result beside a row of the other side.
+_ROWS_IN_MEMORY = 8
+# Arrow's allocator keeps what was freed, for each thread. After so large a part of memory has been
+# read it is asked to give that back: without, a join of Parquet held a third of its cap more.
+_GIVEN_BACK = 64
 
 
 class Reader:
@@ -20,10 +27,10 @@ class Reader:
     holds nothing of the join but the inbox, and leaves at the source's next sign of life.
     """
 
-    def __init__(self, source: Source, inbox: Inbox, *, largest: int) -> None:
+    def __init__(self, source: Source, inbox: Inbox, *, memory: int) -> None:
         self._source = source
         self._inbox = inbox
-        self._largest = largest
+        self._memory = memory
         name = f"watersmeet-{source.side.name.lower()}"
         self._thread = threading.Thread(target=self._read, name=name, daemon=True)
 
@@ -37,6 +44,7 @@ class Reader:
 
     def _read(self) -> None:
         side, schema = self._source.side, self._source.schema
+        pool, passed = pa.default_memory_pool(), 0
         try:
             batches = self._source.batches()
             while True:
@@ -46,21 +54,33 @@ class Reader:
                     break
                 if schema is None:
                     schema = batch.schema
+                    self._inbox.show_columns(side, schema)
+                self._check_rows(batch)
+                passed += batch.nbytes
                 self._inbox.put(side, self._fitting(batch, schema))
                 del batch  # While we wait for room, only the inbox should hold it.
+                if passed > self._memory // _GIVEN_BACK:
+                    pool.release_unused()
+                    passed = 0
             self._inbox.end(side)
         except Closed:
             pass
         except BaseException as error:  # Even SystemExit belongs to the one who joins.
             self._inbox.fail(side, error)
 
+    def _check_rows(self, batch: pa.RecordBatch) -> None:
+        """A batch of any size is taken in pieces; a row is not."""
+        most = self._memory // _ROWS_IN_MEMORY
+        if batch.nbytes <= most or (longest := longest_row(batch)) <= most:
+            return
+        raise MemoryTooSmall(
+            f"{self._source.name} has a row of {longest:,} bytes, of which several must be held at "
+            f"a time; the join has {self._memory:,} bytes in all.",
+            remedy=f'Give it at least memory="{-(-_ROWS_IN_MEMORY * longest // 2**20)}MB", or '
+            "leave the longest columns out.",
+        )
+
     def _fitting(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        if batch.nbytes > self._largest:
-            raise MemoryTooSmall(
-                f"{self._source.name} delivered a batch of {batch.nbytes:,} bytes, "
-                f"more than the whole memory of the join ({self._largest:,}).",
-                remedy="Deliver smaller batches, or give the join more memory.",
-            )
         if batch.schema.equals(schema):
             return batch
         if batch.schema.names == schema.names and batch.schema.types == schema.types:

@@ -11,10 +11,10 @@ from typing import Any, Self
 import pyarrow as pa
 
 from watersmeet.aggregates.condition import SqlCondition
-from watersmeet.errors import InvalidArgument
+from watersmeet.errors import InvalidArgument, MemoryTooSmall
 from watersmeet.local.driver import Driver
 from watersmeet.local.explain import explain
-from watersmeet.local.sources import open_source
+from watersmeet.local.sources import Source, open_source
 from watersmeet.model import Side
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
@@ -92,6 +92,8 @@ def join(
         open_source(left, side=Side.LEFT, batch_bytes=batch_bytes),
         open_source(right, side=Side.RIGHT, batch_bytes=batch_bytes),
     )
+    for source in sources:
+        _check_stored(source, limit)
     driver = Driver(
         sources,
         question,
@@ -160,6 +162,17 @@ class LocalJoin:
         """Stop, whatever is still to come. May be called more than once."""
         self._driver.close()
         self._abandoned.detach()
+
+
+def _check_stored(source: Source, limit: int) -> None:
+    """What is compressed as one is written out as one, and has to fit."""
+    if source.first_bytes > limit:
+        raise MemoryTooSmall(
+            f"{source.name} has compressed batches of up to {source.first_bytes:,} bytes, which "
+            f"can only be read whole; the join has {limit:,} bytes in all.",
+            remedy=f'Give it at least memory="{-(-source.first_bytes // 2**20)}MB", or write the '
+            "file with smaller batches, or as Parquet.",
+        )
 
 
 def _seconds(wait_threshold: float) -> float:

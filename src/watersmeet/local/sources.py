@@ -6,19 +6,19 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
 
-from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.errors import InvalidArgument, SchemaError, one_line
 from watersmeet.local.files import open_files
+from watersmeet.local.formats import MAX_ROWS, Parquet, cut, rows_per_batch
+from watersmeet.local.frames import is_duckdb, is_pandas, open_duckdb, open_pandas
 from watersmeet.model import Side
 
-MAX_ROWS = 65_536
-"""Rows per batch beyond which the kernels gain nothing and memory is only held longer."""
-
-_VARIABLE_WIDTH = 32  # A guess for strings and lists, until the data says otherwise.
+__all__ = ["MAX_ROWS", "Source", "open_source", "rows_per_batch"]
 
 
 @dataclass(frozen=True)
@@ -26,25 +26,28 @@ class Source:
     """One input of a join: what it is called in messages, its columns, its batches.
 
     `schema` is None for plain iterators, whose columns are known with their first batch.
-    `batches` is called once, in the thread that reads this source.
+    `batches` is called once, in the thread that reads this source. `first_bytes` is how large the
+    first batch may be, if that is known and not for us to choose.
     """
 
     side: Side
     name: str
     schema: pa.Schema | None
     batches: Callable[[], Iterator[pa.RecordBatch]]
+    first_bytes: int = 0
 
 
 def open_source(source: Any, *, side: Side, batch_bytes: int) -> Source:
     """Recognise `source`; read its schema where it has one, and no row.
 
-    Files and datasets are read in batches of about `batch_bytes`.
+    Files, frames and datasets are read in batches of about `batch_bytes`.
     """
     word = side.name.lower()
     if isinstance(source, str | os.PathLike):
-        return _files([Path(source)], side=side, batch_bytes=batch_bytes)
+        return _files([_path(source, word)], side=side, batch_bytes=batch_bytes)
     if isinstance(source, list | tuple) and source and _all_paths(source):
-        return _files([Path(path) for path in source], side=side, batch_bytes=batch_bytes)
+        paths = [_path(each, word) for each in source]
+        return _files(paths, side=side, batch_bytes=batch_bytes)
     if isinstance(source, ds.Dataset):
         return _dataset(source, side=side, batch_bytes=batch_bytes)
     if isinstance(source, pa.RecordBatch):
@@ -52,17 +55,21 @@ def open_source(source: Any, *, side: Side, batch_bytes: int) -> Source:
     name = f"{word} ({type(source).__name__})"
     if isinstance(source, pa.Table):
         # Not as a stream of another library: that would lose types which nobody has registered.
-        source_rows = rows_per_batch(source.schema, batch_bytes)
-        return Source(side, name, source.schema, lambda: _cut(source.to_batches(), source_rows))
+        return Source(side, name, source.schema, lambda: _cut_all(source.to_batches(), batch_bytes))
     if isinstance(source, pa.RecordBatchReader):
         return Source(side, name, source.schema, lambda: iter(source))
+    if is_pandas(source):
+        schema, read = open_pandas(source, name)
+        return Source(side, name, schema, lambda: read(batch_bytes))
+    if is_duckdb(source):
+        schema, read = open_duckdb(source, name)
+        return Source(side, name, schema, lambda: read(batch_bytes))
     if hasattr(source, "__arrow_c_stream__"):
-        # Tables, and the frames of pandas, Polars and DuckDB.
+        # The frames of Polars and others.
         reader = _open_stream(source, name)
-        rows = rows_per_batch(reader.schema, batch_bytes)
-        return Source(side, name, reader.schema, lambda: _cut(reader, rows))
-    if isinstance(source, Iterable):
-        return Source(side, name, None, lambda: _checked(iter(source), name))
+        return Source(side, name, reader.schema, lambda: _cut_all(reader, batch_bytes))
+    if isinstance(source, Iterable) and not isinstance(source, bytes | bytearray | memoryview):
+        return Source(side, name, None, lambda: _Checked(iter(source), name))
     raise InvalidArgument(
         f"{word} is a {type(source).__name__}, which cannot be read as batches.",
         remedy="Give an iterator of pyarrow.RecordBatch, a pyarrow Table, RecordBatchReader or "
@@ -70,19 +77,11 @@ def open_source(source: Any, *, side: Side, batch_bytes: int) -> Source:
     )
 
 
-def rows_per_batch(schema: pa.Schema, batch_bytes: int) -> int:
-    """How many rows of this schema make about `batch_bytes`."""
-    width = sum(_width(field.type) for field in schema)
-    return max(1, min(MAX_ROWS, batch_bytes // max(1, width)))
-
-
-def _width(type_: pa.DataType) -> int:
-    if pa.types.is_struct(type_):
-        return 1 + sum(_width(field.type) for field in type_)
-    try:
-        return int(type_.bit_width) // 8 + 1
-    except ValueError:
-        return _VARIABLE_WIDTH
+def _path(path: Any, word: str) -> Path:
+    text = os.fspath(path)
+    if isinstance(text, bytes) or not text:
+        raise InvalidArgument(f"{word}={path!r} is no path.", remedy="Give a path as text.")
+    return Path(text)
 
 
 def _all_paths(items: Iterable[Any]) -> bool:
@@ -91,13 +90,22 @@ def _all_paths(items: Iterable[Any]) -> bool:
 
 def _files(paths: list[Path], *, side: Side, batch_bytes: int) -> Source:
     word = side.name.lower()
-    schema, read = open_files(paths, argument=word)
+    opened = open_files(paths, argument=word)
     name = f"{word} ({paths[0]}" + (f" and {len(paths) - 1} more)" if len(paths) > 1 else ")")
-    rows = rows_per_batch(schema, batch_bytes)
-    return Source(side, name, schema, lambda: read(rows))
+    return Source(side, name, opened.schema, lambda: opened.read(batch_bytes), opened.first_bytes)
 
 
 def _dataset(dataset: ds.Dataset, *, side: Side, batch_bytes: int) -> Source:
+    name = f"{side.name.lower()} (dataset)"
+    try:
+        is_plain = _is_plain_parquet(dataset)
+    except (OSError, pa.ArrowException) as error:
+        raise InvalidArgument(
+            f"{name} does not open: {one_line(error)}.",
+            remedy="Check that its files are there and complete.",
+        ) from error
+    if is_plain:
+        return Source(side, name, dataset.schema, lambda: _parquet(dataset, batch_bytes))
     rows = rows_per_batch(dataset.schema, batch_bytes)
 
     def read() -> Iterator[pa.RecordBatch]:
@@ -107,7 +115,46 @@ def _dataset(dataset: ds.Dataset, *, side: Side, batch_bytes: int) -> Source:
         )
         return batches
 
-    return Source(side, f"{side.name.lower()} (dataset)", dataset.schema, read)
+    return Source(side, name, dataset.schema, read)
+
+
+def _is_plain_parquet(dataset: ds.Dataset) -> bool:
+    """Whether its files can be read one by one: Arrow's scanner decodes a row group at a time."""
+    return (
+        isinstance(dataset, ds.FileSystemDataset)
+        and isinstance(dataset.format, ds.ParquetFileFormat)
+        and isinstance(dataset.filesystem, LocalFileSystem)
+        and not getattr(dataset, "_scan_options", None)
+        and all(
+            len(each.row_groups) == each.metadata.num_row_groups for each in _fragments(dataset)
+        )
+    )
+
+
+def _fragments(dataset: ds.Dataset) -> Iterator[ds.ParquetFileFragment]:
+    fragments: Iterator[ds.ParquetFileFragment] = dataset.get_fragments()
+    return fragments
+
+
+def _parquet(dataset: ds.Dataset, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    for fragment in _fragments(dataset):
+        values = ds.get_partition_keys(fragment.partition_expression)
+        opened = Parquet().open(Path(fragment.path))
+        for batch in opened.read(batch_bytes):
+            yield _as_declared(batch, dataset.schema, values)
+
+
+def _as_declared(
+    batch: pa.RecordBatch, schema: pa.Schema, values: dict[str, Any]
+) -> pa.RecordBatch:
+    """The batch with a dataset's columns: what a file is without is its directory's, or null."""
+    columns = [
+        batch.column(field.name).cast(field.type)
+        if field.name in batch.schema.names
+        else pa.repeat(pa.scalar(values.get(field.name), field.type), len(batch))
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _open_stream(source: Any, name: str) -> pa.RecordBatchReader:
@@ -115,26 +162,46 @@ def _open_stream(source: Any, name: str) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_stream(source)
     except Exception as error:
         raise InvalidArgument(
-            f"{name} does not open: {error}.", remedy="Mend it, or hand over its batches yourself."
+            f"{name} does not open: {one_line(error)}.",
+            remedy="Mend it, or hand over its batches yourself.",
         ) from error
 
 
-def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+def _cut_all(batches: Iterable[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.RecordBatch]:
     """A frame is memory that its owner holds anyway, so it is counted only as it passes by."""
     for batch in batches:
-        for start in range(0, len(batch), rows):
-            yield batch.slice(start, rows)
+        yield from cut(batch, batch_bytes)
 
 
-def _checked(items: Iterator[Any], name: str) -> Iterator[pa.RecordBatch]:
-    for item in items:
+class _Checked:
+    """The batches of an iterator that may yield anything.
+
+    No generator: one that waits at its `yield` would keep the batch that it has handed over.
+    """
+
+    def __init__(self, items: Iterator[Any], name: str) -> None:
+        self._items = items
+        self._name = name
+        self._rest: list[pa.RecordBatch] = []
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if self._rest:
+            return self._rest.pop()
+        item = next(self._items)
         if isinstance(item, pa.RecordBatch):
-            yield item
-        elif isinstance(item, pa.Table):
+            return item
+        if isinstance(item, pa.Table):
             # A table without rows has no batches, yet its columns are what we came for.
-            yield from item.to_batches() or [pa.RecordBatch.from_pylist([], schema=item.schema)]
-        else:
-            raise SchemaError(
-                f"{name} yielded a {type(item).__name__}, not a pyarrow.RecordBatch.",
-                remedy="Convert it first, for example with pyarrow.RecordBatch.from_pylist.",
-            )
+            self._rest = item.to_batches()[::-1]
+            return self._rest.pop() if self._rest else _empty(item.schema)
+        raise SchemaError(
+            f"{self._name} yielded a {type(item).__name__}, not a pyarrow.RecordBatch.",
+            remedy="Convert it first, for example with pyarrow.RecordBatch.from_pylist.",
+        )
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema=schema)

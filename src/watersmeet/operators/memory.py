@@ -19,6 +19,10 @@ from watersmeet.store.table import Table, batch_bytes, row_bytes
 # room for many pieces.
 _PIECE_SHARE = 1 / 16
 _COPIED_ROWS = 2**16
+# However much is lent to waiting input, rows keep this share: with none at all every arrival would
+# be a run of its own on disk.
+_LEAST_SHARE = 1 / 24
+_LEAST_BYTES = 2**19
 
 Reasons = dict[tuple[Side, int], str]
 """Why rows of a side and partition leave memory."""
@@ -34,10 +38,24 @@ class MemoryPart:
         self.row_bytes = [row_bytes(stored) for stored in self._schemas]
         self._counts_rows = rows is not None
         self._partitions = partitions
-        self.capacity = nbytes if rows is None else rows
+        self._all = nbytes if rows is None else rows
+        self.lent = 0
+        """Bytes of the capacity that input needs, while a batch is larger than its own share."""
         self.reserved = 0
         """Bytes of the capacity that something other than rows needs."""
         self.tables = tuple(self._new_table(side) for side in Side)
+
+    @property
+    def capacity(self) -> int:
+        """What rows may take, in bytes or, when rows are counted, in rows."""
+        if self._counts_rows or not self.lent:
+            return self._all
+        least = max(int(self._all * _LEAST_SHARE), min(self._all, _LEAST_BYTES))
+        return max(self._all - self.lent, least)
+
+    @capacity.setter
+    def capacity(self, capacity: int) -> None:
+        self._all = capacity
 
     @property
     def used(self) -> int:
@@ -96,7 +114,7 @@ class MemoryPart:
         return self.tables[side].mean_bytes()
 
     def block_rows(self, side: Side, block_bytes: int) -> int:
-        return max(1, int(block_bytes / self.mean_bytes(side)))
+        return max(1, int(block_bytes / self.tables[side].latest_mean_bytes()))
 
     def resize(self, capacity: int) -> None:
         """Change the capacity; the caller has made the rows fit it."""
@@ -122,8 +140,8 @@ class MemoryPart:
 
     def _new_table(self, side: Side, rows: int = 0) -> Table:
         # A single row is always taken in, however small the capacity and large the row.
-        limit = self.capacity if self._counts_rows else self.capacity // self.row_bytes[side]
-        nbytes = 2**36 if self._counts_rows else 2 * self.capacity + 2**31
+        limit = self._all if self._counts_rows else self._all // self.row_bytes[side]
+        nbytes = 2**36 if self._counts_rows else 2 * self._all + 2**31
         return Table(
             self._schemas[side],
             rows=max(limit, rows) + 2,

@@ -92,6 +92,18 @@ class ProgressiveJoin:
             yield from self.arrivals.join_memory()
         yield from cleaning.run()
 
+    def lend(self, nbytes: int) -> Iterator[Matches]:
+        """Do with so many bytes less for rows, because input that waits needs them; 0: no more.
+
+        What was borrowed before is part of it. An algorithm that cannot spill gives way as far as
+        its rows let it, and says so when the next one finds no room.
+        """
+        memory = self.parts.memory
+        memory.lent = nbytes
+        if self.parts.algorithm.flush is not None:
+            while memory.used > memory.capacity and memory.rows.any():
+                yield from self.arrivals.make_room(memory.used - memory.capacity)
+
     def resize(self, limit: int) -> Iterator[Matches]:
         """Go on within another memory limit, flushing what no longer fits."""
         parts, plan = self.parts, MemoryPlan.split(limit)

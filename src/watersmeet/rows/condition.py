@@ -11,7 +11,13 @@ import pyarrow as pa
 import pyarrow.acero as acero
 import pyarrow.compute as pc
 
-from watersmeet.errors import ConditionFailed, InvalidArgument, SchemaError, WatersmeetError
+from watersmeet.errors import (
+    ConditionFailed,
+    InvalidArgument,
+    SchemaError,
+    WatersmeetError,
+    one_line,
+)
 from watersmeet.rows.address import Rows
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.output import OutputColumn
@@ -91,7 +97,7 @@ class Condition:
             raise
         except Exception as error:
             raise ConditionFailed(
-                f"The condition raised {type(error).__name__}: {error}.",
+                f"The condition raised {type(error).__name__}: {one_line(error)}.",
                 remedy="Have it answer for every pair of rows with equal keys; nothing after the "
                 "pair that it failed on was delivered.",
             ) from error
@@ -160,7 +166,7 @@ def _bind(expression: pc.Expression, schema: pa.Schema) -> pa.DataType:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
         raise SchemaError(
             f"The condition {expression} does not fit the joined columns "
-            f"{', '.join(schema.names)}: {error}.",
+            f"{', '.join(schema.names)}: {one_line(error)}.",
             remedy="Use the output's column names, suffixes included, and comparable types.",
         ) from error
 

@@ -31,7 +31,7 @@ class Arena:
             self._map = mmap.mmap(
                 -1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
             )
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, OverflowError) as error:
             raise MemoryTooSmall(
                 f"The system refused {nbytes:,} bytes of address space ({error}).",
                 remedy="Give the join less memory, or raise the limit (ulimit -v).",

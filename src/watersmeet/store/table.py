@@ -45,6 +45,7 @@ class Table:
         self._stamps = Arena(rows, np.int64)
         self._columns = [make_column(kind, rows=rows, nbytes=nbytes) for kind in schema.types]
         self._row_bytes = row_bytes(schema)
+        self._mean_bytes = float(self._row_bytes)
 
     def __len__(self) -> int:
         return len(self._index)
@@ -56,6 +57,14 @@ class Table:
     def mean_bytes(self) -> float:
         """What a row takes here; buckets that stand empty are no part of it."""
         return self._bytes_of_rows() / len(self) if len(self) else float(self._row_bytes)
+
+    def latest_mean_bytes(self) -> float:
+        """The same; of an empty table, what a row took that was here last.
+
+        Who merges what was spilled asks for this when memory is empty, and with the fixed part
+        alone would load long rows by the thousand.
+        """
+        return self.mean_bytes() if len(self) else self._mean_bytes
 
     def _bytes_of_rows(self) -> int:
         variable = sum(column.variable_bytes for column in self._columns)
@@ -113,6 +122,7 @@ class Table:
 
     def drop(self, keep: Mask, gone: NDArray[np.int64]) -> None:
         """Forget the rows that are not kept; `gone[p]` of them are of partition p."""
+        self._mean_bytes = self.latest_mean_bytes()
         kept = close_fixed(self._index.nodes, keep)
         close_fixed(self._stamps.array, keep)
         self._stamps.release(kept)

@@ -115,6 +115,13 @@ class RectangleJoin:
                 yield from PartitionJoin(parts, p, Stage.CLEANUP, last=True).run()
                 parts.forget(p)
 
+    def lend(self, nbytes: int) -> Iterator[Matches]:
+        """Do with so many bytes less for rows, because input that waits needs them; 0: no more."""
+        memory = self.parts.memory
+        memory.lent = nbytes
+        while memory.used > memory.capacity and memory.rows.any():
+            yield from self._make_room()
+
     def resize(self, limit: int) -> Iterator[Matches]:
         """Go on within another memory limit, spilling what no longer fits."""
         parts, plan = self.parts, MemoryPlan.split(limit)

@@ -151,18 +151,18 @@ class RectangleMemory(MemoryPart):
         """An empty table for rows of a side, apart from those in memory."""
         return Table(
             self._schemas[side],
-            rows=max(2 * self.capacity // (1 if self._counts_rows else self.row_bytes[side]), 2**16)
+            rows=max(2 * self._all // (1 if self._counts_rows else self.row_bytes[side]), 2**16)
             + 2,
-            nbytes=2**36 if self._counts_rows else 4 * self.capacity + 2**31,
+            nbytes=2**36 if self._counts_rows else 4 * self._all + 2**31,
             partitions=1,
         )
 
     def _new_table(self, side: Side, rows: int = 0) -> SlottedTable:
-        limit = self.capacity if self._counts_rows else self.capacity // self.row_bytes[side]
+        limit = self._all if self._counts_rows else self._all // self.row_bytes[side]
         table = SlottedTable(
             self._schemas[side],
             rows=max(limit, rows) + 2,
-            nbytes=2**36 if self._counts_rows else 2 * self.capacity + 2**31,
+            nbytes=2**36 if self._counts_rows else 2 * self._all + 2**31,
             partitions=self._partitions,
             slots=self.slots,
         )

@@ -1,0 +1,298 @@
+"""How one file becomes batches of a wanted size: Parquet, Arrow IPC (Feather) and CSV."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from watersmeet.errors import InvalidArgument
+from watersmeet.local.inflated import largest_batch
+from watersmeet.rows.widths import total_bytes
+
+MAX_ROWS = 65_536
+"""Rows per batch beyond which the kernels gain nothing and memory is only held longer."""
+
+# Without a buffered stream Arrow loads whole column chunks: reading 4 M rows of four columns in
+# row groups of 2 M took 118 MB resident, with it 27 MB (pyarrow 26).
+_PARQUET_BUFFER = 64 * 1024
+# Where texts may be of any length, batches are of fewer rows (reading takes as long: 2 M rows of
+# four columns 0.25 s with 8,192 rows a batch and 0.24 s with 1,024), and the first one of few.
+_PARQUET_ROWS = 8_192
+_PARQUET_FIRST_ROWS = 256
+# A batch may be so many times as large as it was meant to be before fewer rows are asked for.
+_TOO_LARGE = 4
+# The schema is known and the first rows come after one block: of a megabyte that took 80 ms, of
+# this size 15 ms, and the whole file is read as fast.
+_CSV_BLOCK = 128 * 1024
+_CSV_LARGEST_BLOCK = 2**30
+
+Read = Callable[[int], Iterator[pa.RecordBatch]]
+"""Yields every row, in batches of about so many bytes where the format allows."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A file's columns and its rows.
+
+    `first_bytes` is how large its first batch may be, if that is not for us to choose.
+    """
+
+    schema: pa.Schema
+    read: Read
+    first_bytes: int = 0
+
+
+class Format(Protocol):
+    name: str
+    """What `pyarrow.dataset` calls it."""
+
+    def open(self, path: Path, schema: pa.Schema | None = None) -> Opened:
+        """`schema` is that of the files before this one."""
+        ...
+
+
+def rows_per_batch(schema: pa.Schema, batch_bytes: int) -> int:
+    """How many rows of this schema make about `batch_bytes`, if nothing of it is long."""
+    width = sum(_width(field.type) for field in schema)
+    return max(1, min(MAX_ROWS, batch_bytes // max(1, width)))
+
+
+def _width(kind: pa.DataType) -> int:
+    if pt.is_struct(kind):
+        return 1 + sum(_width(field.type) for field in kind)
+    try:
+        return int(kind.bit_width) // 8 + 1
+    except ValueError:
+        return 32
+
+
+class Parquet:
+    """Row groups, each read a batch at a time.
+
+    How long a row is when decoded is told by no footer (a text that repeats is stored once), so
+    the first batch is small, its rows are measured, and a batch that comes out much too large
+    makes the following ones shorter.
+    """
+
+    name = "parquet"
+
+    def open(self, path: Path, schema: pa.Schema | None = None) -> Opened:
+        file = pq.ParquetFile(path, pre_buffer=False, memory_map=False, buffer_size=_PARQUET_BUFFER)
+
+        def read(batch_bytes: int) -> Iterator[pa.RecordBatch]:
+            with file:
+                yield from _ParquetRows(file, batch_bytes)
+
+        return Opened(file.schema_arrow, read)
+
+
+class _ParquetRows:
+    def __init__(self, file: pq.ParquetFile, batch_bytes: int) -> None:
+        self._file = file
+        self._batch_bytes = batch_bytes
+        most = rows_per_batch(file.schema_arrow, batch_bytes)
+        self._is_fixed = all(_is_fixed(field.type) for field in file.schema_arrow)
+        self._most = most if self._is_fixed else min(most, _PARQUET_ROWS)
+        self._width = 0.0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        if self._is_fixed:
+            yield from self._file.iter_batches(batch_size=self._most, use_threads=False)
+            return
+        for group in range(self._file.num_row_groups):
+            yield from self._group(group)
+
+    def _group(self, group: int) -> Iterator[pa.RecordBatch]:
+        """A row group's rows. To change the size of batches is to begin the group again."""
+        metadata = self._file.metadata.row_group(group)
+        stored = metadata.total_byte_size / max(metadata.num_rows, 1)
+        done, known = 0, self._width > 0
+        while done < metadata.num_rows:
+            size = self._rows(max(stored, self._width))
+            if not known:
+                size = min(size, _PARQUET_FIRST_ROWS)
+            passed = 0
+            for batch in self._file.iter_batches(
+                batch_size=size, row_groups=[group], use_threads=False
+            ):
+                fresh = batch.slice(max(done - passed, 0))
+                passed += len(batch)
+                if not len(fresh):
+                    continue
+                done += len(fresh)
+                mean = total_bytes(fresh) / len(fresh)
+                yield fresh
+                del batch, fresh
+                # Long rows come in swarms: what was longest is not soon forgotten.
+                self._width = max(mean, 0.75 * self._width)
+                wanted = self._rows(max(stored, self._width))
+                if (not known and wanted > size) or mean * size > _TOO_LARGE * self._batch_bytes:
+                    known = True
+                    if wanted != size:
+                        break
+
+    def _rows(self, width: float) -> int:
+        return max(1, min(self._most, int(self._batch_bytes / max(width, 1))))
+
+
+def _is_fixed(kind: pa.DataType) -> bool:
+    if pt.is_struct(kind):
+        return all(_is_fixed(field.type) for field in kind)
+    if pt.is_dictionary(kind) or kind.num_fields:
+        return False
+    try:
+        return int(kind.bit_width) > 0
+    except ValueError:
+        return False
+
+
+class ArrowIpc:
+    """Both the file format (which Feather is) and the stream format, told apart by content.
+
+    What is stored as it is, is mapped, and cut without being copied. What is compressed is
+    written out batch by batch, and how large those are was decided by who wrote the file.
+    """
+
+    name = "ipc"
+
+    def open(self, path: Path, schema: pa.Schema | None = None) -> Opened:
+        file = pa.memory_map(str(path))
+        is_stream = file.read(6) != b"ARROW1"
+        largest = largest_batch(file, is_stream=is_stream)
+        reader = pa.ipc.open_stream(file) if is_stream else pa.ipc.open_file(file)
+        stored: Iterator[pa.RecordBatch] = (
+            iter(reader) if is_stream else map(reader.get_batch, range(reader.num_record_batches))
+        )
+
+        def read(batch_bytes: int) -> Iterator[pa.RecordBatch]:
+            if largest:
+                return stored  # and no generator, which would keep the batch that it handed over
+            return (piece for batch in stored for piece in cut(batch, batch_bytes))
+
+        return Opened(reader.schema, read, largest)
+
+
+def cut(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Slices of about so many bytes, of rows that somebody else holds."""
+    rows = MAX_ROWS
+    start = 0
+    while start < len(batch):
+        piece = batch.slice(start, rows)
+        nbytes = total_bytes(piece)
+        if nbytes > 2 * batch_bytes and len(piece) > 1:
+            rows = max(1, min(len(piece) // 2, len(piece) * batch_bytes // nbytes))
+            continue
+        yield piece
+        start += len(piece)
+        rows = max(1, min(MAX_ROWS, 2 * rows, len(piece) * batch_bytes // max(nbytes, 1)))
+
+
+@dataclass(frozen=True)
+class Csv:
+    """A header line, then values whose types are inferred from the first block.
+
+    The first file's types hold for all, or "1" in one file and "1.5" in the next would clash.
+    """
+
+    delimiter: str = ","
+    compression: str | None = None
+    name = "csv"
+
+    def open(self, path: Path, schema: pa.Schema | None = None) -> Opened:
+        # To know the columns is to have parsed the first block: a second reader would parse it
+        # again, half of the time to the first row.
+        reader, block = self._first(path, schema)
+        if schema is None:
+            _check_text(reader.schema, path)
+        return Opened(reader.schema, lambda batch_bytes: self._read(path, reader, block))
+
+    def _first(self, path: Path, schema: pa.Schema | None) -> tuple[csv.CSVStreamingReader, int]:
+        block = _CSV_BLOCK
+        while True:
+            try:
+                return self._reader(path, schema, block), block
+            except pa.ArrowInvalid as error:
+                block = _longer(block, path, error)
+
+    def _read(
+        self, path: Path, reader: csv.CSVStreamingReader, block: int
+    ) -> Iterator[pa.RecordBatch]:
+        schema, done = reader.schema, 0
+        while True:
+            passed = 0
+            try:
+                with reader:
+                    for batch in reader:
+                        fresh = batch.slice(max(done - passed, 0))
+                        passed += len(batch)
+                        if len(fresh):
+                            done += len(fresh)
+                            yield fresh
+                return
+            except pa.ArrowInvalid as error:
+                # A line that is longer than a block: begin again with longer ones.
+                block = _longer(block, path, error)
+            reader = self._reader(path, schema, block)
+
+    def _reader(self, path: Path, schema: pa.Schema | None, block: int) -> csv.CSVStreamingReader:
+        source = pa.input_stream(str(path), compression=self.compression)
+        return csv.open_csv(
+            source,
+            read_options=csv.ReadOptions(block_size=block, use_threads=False),
+            parse_options=csv.ParseOptions(delimiter=self.delimiter),
+            convert_options=csv.ConvertOptions(column_types=schema),
+        )
+
+
+def _longer(block: int, path: Path, error: pa.ArrowInvalid) -> int:
+    """The next size of a block, if its size was what is wrong."""
+    if "straddl" not in str(error) or block >= min(_CSV_LARGEST_BLOCK, 2 * path.stat().st_size):
+        raise error
+    return 8 * block
+
+
+def _check_text(schema: pa.Schema, path: Path) -> None:
+    """Arrow takes text that is not UTF-8 for bytes, and nobody would know."""
+    odd = [field.name for field in schema if pt.is_binary(field.type)]
+    if odd:
+        raise InvalidArgument(
+            f"{str(path)!r} is not in UTF-8: column {odd[0]!r} has other bytes (Latin-1?).",
+            remedy="Convert the file (iconv -f latin1 -t utf-8), or give "
+            'pyarrow.csv.open_csv(path, pyarrow.csv.ReadOptions(encoding="latin1")) instead.',
+        )
+
+
+_BY_NAME: dict[str, Format] = {
+    ".parquet": Parquet(),
+    ".pq": Parquet(),
+    ".arrow": ArrowIpc(),
+    ".arrows": ArrowIpc(),
+    ".ipc": ArrowIpc(),
+    ".feather": ArrowIpc(),
+    ".csv": Csv(),
+    ".tsv": Csv("\t"),
+}
+_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+
+NAMES = ", ".join(_BY_NAME)
+"""The extensions that are known, for messages."""
+
+
+def format_of(path: Path) -> Format | None:
+    """The format that a file's name stands for; `.csv.gz` and the like too.
+
+    >>> format_of(Path("a.tsv.gz"))
+    Csv(delimiter='\\t', compression='gzip')
+    """
+    suffix = path.suffix.lower()
+    if suffix in _COMPRESSED:
+        inner = _BY_NAME.get(Path(path.stem).suffix.lower())
+        return Csv(inner.delimiter, _COMPRESSED[suffix]) if isinstance(inner, Csv) else None
+    return _BY_NAME.get(suffix)

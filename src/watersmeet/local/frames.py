@@ -1,0 +1,81 @@
+"""Frames of other libraries as batches of a wanted size.
+
+pandas would turn the whole frame into Arrow when asked for a stream, which is all of it once
+more; DuckDB makes batches of a million rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from watersmeet.errors import InvalidArgument, one_line
+from watersmeet.local.formats import MAX_ROWS, Read, cut
+from watersmeet.rows.widths import total_bytes
+
+_FIRST_ROWS = 256
+# As many as fill the kernels' loops; texts of kilobytes are then some megabytes a batch.
+_DUCKDB_ROWS = 1024
+
+
+def is_pandas(source: Any) -> bool:
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(source, pandas.DataFrame)
+
+
+def open_pandas(frame: Any, name: str) -> tuple[pa.Schema, Read]:
+    try:
+        schema = pa.schema([_field(frame, field) for field in _fields(frame)])
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InvalidArgument(
+            f"{name} does not open: {one_line(error)}.",
+            remedy="Give every column one type and a name of its own, as text.",
+        ) from error
+
+    def read(batch_bytes: int) -> Iterator[pa.RecordBatch]:
+        start, rows = 0, _FIRST_ROWS
+        while start < len(frame):
+            part = frame.iloc[start : start + rows]
+            table = pa.Table.from_pandas(part, schema=schema, nthreads=1)
+            nbytes = 0
+            for batch in table.replace_schema_metadata().to_batches():
+                nbytes += total_bytes(batch)
+                yield from cut(batch, batch_bytes)
+            start += rows
+            rows = max(1, min(MAX_ROWS, 2 * rows, rows * batch_bytes // max(nbytes, 1)))
+
+    return schema, read
+
+
+def _fields(frame: Any) -> pa.Schema:
+    """The columns, with an index that is no mere numbering among them, as pandas has it."""
+    return pa.Schema.from_pandas(frame.iloc[:_FIRST_ROWS]).remove_metadata()
+
+
+def _field(frame: Any, field: pa.Field) -> pa.Field:
+    """A column of Python objects is what all of its values are, not only the first ones."""
+    if field.name in frame.columns and frame[field.name].dtype == object:
+        kind = pa.infer_type(frame[field.name].to_numpy(), from_pandas=True)
+        return pa.field(field.name, kind)
+    return field
+
+
+def is_duckdb(source: Any) -> bool:
+    duckdb = sys.modules.get("duckdb")
+    return duckdb is not None and isinstance(source, duckdb.DuckDBPyRelation)
+
+
+def open_duckdb(relation: Any, name: str) -> tuple[pa.Schema, Read]:
+    try:
+        # Older versions call it by the other name.
+        open_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
+        reader = open_reader(_DUCKDB_ROWS)
+    except Exception as error:
+        raise InvalidArgument(
+            f"{name} does not open: {one_line(error)}.",
+            remedy="Mend it, or hand over its batches yourself.",
+        ) from error
+    return reader.schema, lambda batch_bytes: iter(reader)
