@@ -63,6 +63,11 @@ DATA = {
         usual=lambda rng, n: rng.weibull(1.3, n) * 30,
         skewed=lambda rng, n: rng.lognormal(0, 1.1, n),
     ),
+    "last": Data(
+        seed=4, first_order=90_000, blocks=220, rows=550, keys=5_500, groups=7, factor=4.0,
+        usual=lambda rng, n: rng.exponential(12.0, n) + 2,
+        skewed=lambda rng, n: rng.lognormal(4, 1.25, n),
+    ),
 }  # fmt: skip
 
 ALL: Mapping[str, Aggregate] = {

@@ -16,6 +16,8 @@ LARGEST_KEPT = 256
 ROWS_TO_JUDGE = 200
 MOST_SHARE = 0.10
 LEAST_INDEX = 2.2
+# A spread is as well known as a sum of fourth powers allows.
+LEAST_INDEX_OF_SPREAD = 3.0
 UNSEEN_TIMES = 6.0
 _TAIL = 0.05
 
@@ -117,11 +119,8 @@ class TailSketch:
         logs = float(np.log(values[1:] / values[0]).mean())
         return 1 / logs if logs > 0 else np.inf
 
-    def reason(self, *, slow: bool = True) -> str:
-        """Why the tail is not to be trusted, or nothing; silent below 200 values.
-
-        `slow`: also that the largest values thin out slowly, though none of them stands out.
-        """
+    def reason(self, least_index: float = LEAST_INDEX) -> str:
+        """Why the tail is not to be trusted, or nothing; silent below 200 values."""
         if self.count < ROWS_TO_JUDGE:
             return ""
         most = max(map(abs, self.bounds)) if self.bounds else np.inf
@@ -131,7 +130,7 @@ class TailSketch:
         share, index = self.largest_share(), self.hill()
         if share > MOST_SHARE:
             return f"one value holds {share:.0%} of the spread: heavy tail"
-        if slow and index < LEAST_INDEX:
+        if index < least_index:
             return f"the largest values thin out slowly (tail index {index:.1f}): heavy tail"
         if UNSEEN_TIMES * seen < most < np.inf:
             return f"values of up to {most:.4g} are unread, the largest so far is {seen:.4g}"

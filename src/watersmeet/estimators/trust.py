@@ -17,7 +17,7 @@ from watersmeet.estimators.moments import Floats, Form, Integers
 from watersmeet.estimators.order import unshuffled
 from watersmeet.estimators.quantities import Kind, Quantity
 from watersmeet.estimators.skewness import skewness
-from watersmeet.estimators.tails import TailSketch
+from watersmeet.estimators.tails import LEAST_INDEX, LEAST_INDEX_OF_SPREAD, TailSketch
 from watersmeet.estimators.totals import Totals
 from watersmeet.estimators.unread import (
     MOST_SHARE,
@@ -152,7 +152,8 @@ def doubts(
         _skewed(found, totals, count.evaluate(totals.value)[1], UNITS_PER_SKEWNESS_OF_DIVISOR)
     if kind is not Kind.COUNT and tail is not None:
         # Where files say which blocks hold the largest values, those have a stratum of their own.
-        reason = tail.reason(slow=unread.bounds is None)
+        least = 0.0 if unread.bounds is not None else LEAST_INDEX
+        reason = tail.reason(LEAST_INDEX_OF_SPREAD if kind.is_spread else least)
         found.add(bool(reason), reason)
     _unlike(found, totals, quantity, form, seen, unread, width=width, centre=centre)
     if kind.is_spread:

@@ -18,11 +18,13 @@ from watersmeet.estimators.totals import Totals
 
 # A value so many times as large as the largest of a group is no surprise of chance.
 UNSEEN_TIMES = 6.0
+# For what depends on their squares.
+UNSEEN_TIMES_OF_SPREAD = 2.5
 # Where nothing is known, a block that would move an answer by this part of the width is too much.
 UNKNOWN_TIMES = 3.0
 # The part of the spread between units that one value may have, once there are enough of them.
 MOST_SHARE = 0.25
-MOST_SHARE_OF_SPREAD = 0.3
+MOST_SHARE_OF_SPREAD = 0.25
 MOST_SHARE_OF_ROW = 0.10
 # With fewer, a row is like another.
 FEW_PARTNERS = 5
@@ -94,7 +96,8 @@ def larger_unread(
     if unread.bounds is None or quantity.expression is None:
         return np.zeros(totals.groups, np.bool_)
     most = max(map(abs, unread.bounds))
-    unlike = (most > UNSEEN_TIMES * seen.largest) & (seen.rows > 0)
+    times = UNSEEN_TIMES_OF_SPREAD if quantity.kind.is_spread else UNSEEN_TIMES
+    unlike = (most > times * seen.largest) & (seen.rows > 0)
     # None in the share that was read: about so many may be left.
     about = 1 / totals.fraction if totals.fraction else np.inf
     return unlike & (_change(totals, quantity, most * about) > width)
