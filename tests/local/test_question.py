@@ -61,12 +61,22 @@ def test_a_condition_in_sql_is_part_of_an_outer_join() -> None:
         ("bid + 1", "neither true nor"),
         ("bid >=", "no SQL expression"),
         ("bid REGEXP 'x'", "."),
+        ("", "no SQL expression"),
         (7, "is no filter"),
+        (pc.field("cost") > 1, "there is no column 'cost'"),
     ],
 )
 def test_a_condition_that_cannot_be_computed_is_refused_at_the_call(text: Any, told: str) -> None:
-    with pytest.raises(wm.errors.WatersmeetError, match=told):
+    with pytest.raises(wm.errors.WatersmeetError, match=told) as caught:
         wm.local.join(BIDS, ASKS, "ad", condition=text)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("answer", [None, True, pa.scalar(True), [1, 2], pa.array([True])])
+def test_a_condition_that_answers_with_something_else(answer: Any) -> None:
+    run = wm.local.join(BIDS, ASKS, "ad", condition=lambda batch: answer)
+    with pytest.raises(wm.errors.InvalidArgument, match="The condition returned"):
+        run.read_all()
 
 
 class Broken(Exception):

@@ -35,19 +35,20 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
         timeout=300,
     )
     assert ran.returncode == 0, ran.stderr
-    waves, explained, estimated, streamed, ended, advised, counted, batches = ran.stdout.split(
-        f"{BETWEEN}\n"
+    waves, asked, explained, estimated, streamed, ended, advised, counted, batches = (
+        ran.stdout.split(f"{BETWEEN}\n")
     )
     shown = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert in_outline(waves) == in_outline(shown[0])
     assert "400,000 results" in waves.splitlines()[-1]
+    assert asked == shown[1]
     storage = re.compile("^storage .*", re.MULTILINE)
-    assert storage.sub("", explained) == storage.sub("", shown[1])
-    assert in_outline(estimated) == in_outline(shown[2])
+    assert storage.sub("", explained) == storage.sub("", shown[2])
+    assert in_outline(estimated) == in_outline(shown[3])
     assert "Row(revenue=1998000.0, n=400000)" in estimated
-    assert streamed == shown[3]
+    assert streamed == shown[4]
     assert ended == ""
     assert advised == "nothing to set\n"
-    assert counted.splitlines()[:2] == shown[4].splitlines()[:2]
-    assert in_outline(batches) == in_outline(shown[5])
+    assert counted.splitlines()[:2] == shown[5].splitlines()[:2]
+    assert in_outline(batches) == in_outline(shown[6])
     assert not list(tmp_path.glob("watersmeet-*"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
@@ -21,6 +22,8 @@ from watersmeet.errors import (
 from watersmeet.rows.address import Rows
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.output import OutputColumn
+
+_MISSING = re.compile(r"No match for FieldRef\.Name\((.*?)\) in")
 
 Predicate = Callable[[pa.RecordBatch], pa.Array]
 
@@ -119,6 +122,11 @@ class Condition:
     def _checked(self, answer: Any, rows: int) -> Mask:
         if isinstance(answer, pa.ChunkedArray):
             answer = answer.combine_chunks()
+        if isinstance(answer, pa.Scalar) or not hasattr(answer, "__len__"):
+            raise InvalidArgument(
+                f"The condition returned {answer!r} for {rows} pairs.",
+                remedy="Return one boolean for each row of the batch.",
+            )
         if not isinstance(answer, pa.Array):
             answer = pa.array(answer)
         if not pa.types.is_boolean(answer.type) or len(answer) != rows:
@@ -164,9 +172,14 @@ def _bind(expression: pc.Expression, schema: pa.Schema) -> pa.DataType:
     try:
         return _project(expression, schema.empty_table()).schema.field(0).type
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
+        # Arrow adds the whole schema, a line for each column.
+        reason = one_line(error)
+        missing = _MISSING.match(reason)
+        if missing is not None:
+            reason = f"there is no column {missing[1]!r}"
         raise SchemaError(
             f"The condition {expression} does not fit the joined columns "
-            f"{', '.join(schema.names)}: {one_line(error)}.",
+            f"{', '.join(schema.names)}: {reason}.",
             remedy="Use the output's column names, suffixes included, and comparable types.",
         ) from error
 
