@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.situations import DATA, SITUATIONS, Asked
+from watersmeet.aggregates.allowance import Allowance
 from watersmeet.aggregates.engine import Engine
 from watersmeet.aggregates.looks import Look
 from watersmeet.aggregates.planner import Design, Table, plan_reads
@@ -32,8 +34,9 @@ from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.aggregates.settings import Settings
 from watersmeet.aggregates.totals import BlockTotals
-from watersmeet.local.aggregate import _describe, _Engine, aggregate
+from watersmeet.local.aggregate import _describe, aggregate
 from watersmeet.local.blocks import open_table
+from watersmeet.local.engine import ThreadEngine
 from watersmeet.model import Side
 
 RUNS = 250
@@ -119,7 +122,10 @@ class Situation:
             filters=self.question.sides,
         )  # fmt: skip
         assert plan.design is not Design.RIPPLE
-        engine = _Engine((tables[0], tables[1]), self.question, plan, self.described)
+        engine = ThreadEngine(
+            (tables[0], tables[1]), self.question, plan, self.described,
+            Allowance(MEMORY, os.cpu_count() or 1),
+        )  # fmt: skip
         everything = plan.orders[plan.sampled]
         both = (everything, ()) if plan.sampled is Side.LEFT else ((), everything)
         self.found = {each.block: each for each in engine.totals(Look(both, last=False))}

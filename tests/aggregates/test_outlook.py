@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
+from watersmeet.aggregates import allowance
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.errors import InvalidArgument
 
@@ -114,6 +115,12 @@ def test_explain_says_when_pairs_must_be_seen(tables: tuple[Path, Path]) -> None
     mixed = wm.sum("CASE WHEN price > kind THEN 1 ELSE 0 END")
     with wm.local.aggregate(*tables, on={"order_id": "id"}, mixed=mixed) as run:
         assert "pairs of rows" in _facts(run.explain())["rows"]
+
+
+@pytest.fixture(autouse=True)
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So little that small tables do not fit, which no user can ask for."""
+    monkeypatch.setattr(allowance, "SMALLEST_MEMORY", 0)
 
 
 def test_both_sides_too_large_are_explained_as_a_rectangle(tables: tuple[Path, Path]) -> None:

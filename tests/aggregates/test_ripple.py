@@ -16,6 +16,7 @@ import watersmeet as wm
 from tests.aggregates.oracle import assert_same
 from tests.aggregates.questions import Question, questions
 from tests.aggregates.test_totals import answer, batches, resolved
+from watersmeet.aggregates.allowance import Allowance
 from watersmeet.aggregates.ledger import RippleLedger
 from watersmeet.aggregates.ripple import Rectangle, RippleWork, Scanned, partitions_for
 from watersmeet.aggregates.wire import pack, unpack
@@ -45,7 +46,7 @@ def test_any_way_of_growing_gives_the_same_totals(
     partitions: int,
 ) -> None:
     asked = resolved(question)
-    work = RippleWork(asked, sampled, partitions, storage)
+    work = RippleWork(asked, sampled, partitions, storage, Allowance(2**20, 1))
     tables = (question.left, question.right)
     waiting = [
         list(enumerate(batches(tables[side], asked.names(side), ends[side]))) for side in Side
@@ -78,7 +79,7 @@ def test_a_row_is_in_the_partition_of_its_key_and_no_other(tmp_path: Path) -> No
     left = pa.table({"k": pa.array([1, 2, 3, 4, None, 1] * 20), "a": np.arange(120)})
     asked: dict[str, Any] = {"s": wm.sum("a")}
     question = resolved(Question(left, left.select(["k"]), ("k",), "inner", (), "a > 5", asked))
-    work = RippleWork(question, Side.LEFT, 4, Storage(tmp_path.as_uri()))
+    work = RippleWork(question, Side.LEFT, 4, Storage(tmp_path.as_uri()), Allowance(2**20, 1))
     (batch,) = left.to_batches()
     scanned = work.scan(Side.LEFT, 3, [batch])
     assert scanned.rows == 120
@@ -95,7 +96,7 @@ def test_a_row_is_in_the_partition_of_its_key_and_no_other(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("held", "memory", "wanted"),
-    [(0, 100, 1), (50, 100, 1), (51, 100, 2), (1000, 100, 20), (10**12, 1, 4096)],
+    [(0, 100, 1), (50, 100, 1), (51, 100, 2), (1000, 100, 20), (10**12, 1, 256)],
 )
 def test_partitions(held: int, memory: int, wanted: int) -> None:
     assert partitions_for(held, memory=memory) == wanted
@@ -106,7 +107,7 @@ def test_a_value_travels(tmp_path: Path) -> None:
     left = pa.table({"k": [1, 2], "a": [1, 2]})
     asked: dict[str, Any] = {"s": wm.sum("a")}
     question = resolved(Question(left, left.select(["k"]), ("k",), "inner", (), None, asked))
-    work = RippleWork(question, Side.LEFT, 2, Storage(tmp_path.as_uri()))
+    work = RippleWork(question, Side.LEFT, 2, Storage(tmp_path.as_uri()), Allowance(2**20, 1))
     fresh = len(pickle.dumps(work))
     assert [len(work.numbered.schemas[side]) for side in Side] == [3, 2]
     assert question.join.keys

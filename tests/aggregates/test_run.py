@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import binom  # type: ignore[import-untyped]
 
 import watersmeet as wm
-from watersmeet.aggregates import looks
+from watersmeet.aggregates import allowance, looks
 from watersmeet.aggregates.planner import Design
 from watersmeet.aggregates.run import AggregateRun
 
@@ -32,6 +32,12 @@ def population() -> tuple[pa.Table, pa.Table]:
                      "g": random.choice(["a", "b"], ROWS, p=[0.8, 0.2])})  # fmt: skip
     right = pa.table({"k": np.arange(KEYS).repeat(random.integers(0, 4, KEYS))})
     return left, right.append_column("y", pa.array(random.uniform(0, 2, len(right))))
+
+
+@pytest.fixture(autouse=True)
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So little that small tables do not fit, which no user can ask for."""
+    monkeypatch.setattr(allowance, "SMALLEST_MEMORY", 0)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,8 +16,8 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.aggregates.oracle import assert_same, by_group
 from tests.aggregates.questions import Question, questions
-from watersmeet.aggregates import entries as entries_module
-from watersmeet.aggregates.entries import Entries, make_entries
+from watersmeet.aggregates.entries import Entries
+from watersmeet.aggregates.gathering import make_entries
 from watersmeet.aggregates.ledger import Ledger
 from watersmeet.aggregates.meeting import Meeting
 from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
@@ -69,7 +70,7 @@ def test_blocks_in_any_division(
     asked = resolved(question)
     meeting = Meeting(asked, sampled=Side.LEFT)
     entries = [
-        make_entries([batch], asked, sampled=Side.LEFT)
+        make_entries([batch].copy, asked, sampled=Side.LEFT)
         for batch in batches(question.right, asked.names(Side.RIGHT), other_ends)
     ]
     blocks = [
@@ -96,7 +97,7 @@ def sides(keys: Sequence[int], partners: Sequence[int]) -> tuple[pa.Table, pa.Ta
 
 def entries_of(asked: ResolvedQuestion, right: pa.Table) -> Entries:
     mine = right.select(asked.names(Side.RIGHT))
-    return make_entries(mine.to_batches(), asked, sampled=Side.LEFT)
+    return make_entries(mine.to_batches, asked, sampled=Side.LEFT)
 
 
 def asked_of(left: pa.Table, right: pa.Table, **aggregates: Any) -> ResolvedQuestion:
@@ -130,15 +131,12 @@ def test_a_row_counts_once_as_evidence_however_many_partners_it_has(expression: 
     assert block.part.rows.tolist() == [2]
 
 
-def test_a_row_with_more_partners_than_are_looked_at_together(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(entries_module, "_PAIRS_AT_ONCE", 7)
+def test_a_row_with_more_partners_than_are_looked_at_together() -> None:
     left, right = sides([3, 1, 2, 1, 5], [1] * 40 + [2] * 3 + [3])
     asked = asked_of(left, right, s=wm.sum("a + b"), n=wm.count())
     block = Meeting(asked, sampled=Side.LEFT).totals(
-        left.select(asked.names(Side.LEFT)).to_batches(), [entries_of(asked, right)],
-        block=0, rows=5,
+        left.select(asked.names(Side.LEFT)).to_batches(),
+        [replace(entries_of(asked, right), portion=7)], block=0, rows=5,
     )  # fmt: skip
     assert block.part.pairs.tolist() == [84]
     assert block.part.sums[0].floats().tolist() == [84 + 0 + 40 * 1 + 3 * 2 + 40 * 3]

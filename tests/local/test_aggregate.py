@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.aggregates.oracle import Answer, assert_same, by_group
 from tests.aggregates.questions import Question, questions
-from watersmeet.aggregates import looks, planner
+from watersmeet.aggregates import allowance, looks, planner
 from watersmeet.aggregates.estimate import Estimate
 from watersmeet.aggregates.numbers import ArithmeticFailed
 from watersmeet.aggregates.planner import Design
@@ -40,6 +40,7 @@ def forced(
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(looks, "FEWEST_BLOCKS", 2)
+        patch.setattr(allowance, "SMALLEST_MEMORY", 0)
         if design is Design.RANGES:
             patch.setattr(planner, "_MOST_NEEDED", 1000)
             patch.setattr(planner, "_MOST_SHARE", 1.0)

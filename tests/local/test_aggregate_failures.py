@@ -14,7 +14,14 @@ import pytest
 import watersmeet as wm
 from watersmeet.aggregates.planner import Design
 from watersmeet.aggregates.run import AggregateRun
-from watersmeet.errors import InputChanged, InvalidArgument, SchemaError, WatersmeetError
+from watersmeet.errors import (
+    InputChanged,
+    InvalidArgument,
+    MemoryTooSmall,
+    SchemaError,
+    SpillError,
+    WatersmeetError,
+)
 
 LEFT = pa.table(
     {"k": [1, 2], "a": [1, 2], "word": ["x", "y"], "same": [1, 2], "both": [{"p": 1}, {"p": 2}],
@@ -64,7 +71,12 @@ COUNT: dict[str, Any] = {"n": wm.count()}
         ({"how": "right", "where": "a > 1", **COUNT}, InvalidArgument, "left side of a right join"),
         ({"how": "semi", "s": wm.sum("b")}, InvalidArgument, "no columns of the right side"),
         ({"how": "anti", "group_by": "b", **COUNT}, InvalidArgument, "no columns of the right"),
-        ({"how": "left", "memory": 10, **COUNT}, InvalidArgument, "does not fit in memory"),
+        ({"memory": 0, **COUNT}, MemoryTooSmall, "Give at least 1MB"),
+        ({"memory": "1KB", **COUNT}, MemoryTooSmall, "memory='1KB' is 1,024 bytes"),
+        ({"memory": 2**20 - 1, **COUNT}, MemoryTooSmall, "too little for an aggregate"),
+        ({"memory": 1.5, **COUNT}, InvalidArgument, "memory=1.5"),
+        ({"spill_dir": 3, **COUNT}, InvalidArgument, "spill_dir=3"),
+        ({"spill_dir": "/not/there", **COUNT}, SpillError, "/not/there"),
         ({"memory": "much", **COUNT}, InvalidArgument, "memory='much'"),
         ({"memory": -1, **COUNT}, InvalidArgument, "memory=-1"),
         ({"on": "nobody", **COUNT}, SchemaError, "'nobody'"),
@@ -77,10 +89,10 @@ def test_refused(options: dict[str, Any], kind: type[Exception], words: str) -> 
         wm.local.aggregate(LEFT, RIGHT, **{"on": "k", **options})
 
 
-def test_memory_of_nothing_is_little_not_a_crash() -> None:
-    with wm.local.aggregate(LEFT, RIGHT, on="k", memory=0, **COUNT) as run:
-        assert run._plan.design is Design.RIPPLE
-        assert run.exact().answer["n"].to_pylist() == [2]
+def test_a_left_join_whose_other_side_does_not_fit_is_refused() -> None:
+    rows = pa.table({"k": np.arange(60_000)})
+    with pytest.raises(InvalidArgument, match="does not fit in memory"):
+        wm.local.aggregate(LEFT, rows, on="k", how="left", memory="1MB", **COUNT)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +136,7 @@ def test_a_closed_run_keeps_what_it_knows_and_does_no_more(tmp_path: Path) -> No
 
 # ---- files --------------------------------------------------------------------------------------
 
-ROWS = 6_000
+ROWS = 12_000
 
 
 def write(path: Path, rows: int = ROWS, **columns: Any) -> Path:
@@ -144,7 +156,7 @@ def asked(folder: Path, **options: Any) -> AggregateRun:
 
 @pytest.fixture(params=["complete", "ripple"])
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AggregateRun]:
-    options = {"memory": "100kB"} if request.param == "ripple" else {}
+    options = {"memory": "1MB"} if request.param == "ripple" else {}
     with asked(tmp_path, **options) as run:
         assert run._plan.design == request.param
         yield run
@@ -190,15 +202,16 @@ def test_files_of_one_table_with_different_columns(tmp_path: Path, other: dict[s
 
 
 def test_what_can_only_be_read_once_must_fit_in_memory() -> None:
-    batches = (batch for batch in [LEFT.to_batches()[0]] * 100)
+    rows = pa.record_batch({"k": np.arange(50_000), "a": np.arange(50_000)})
+    batches = (batch for batch in [rows] * 3)
     with pytest.raises(InvalidArgument, match="does not fit in memory"):
-        wm.local.aggregate(batches, RIGHT, on="k", memory=500, n=wm.count())
+        wm.local.aggregate(batches, RIGHT, on="k", memory="1MB", n=wm.count())
 
 
 def test_nothing_is_left_in_the_spill_directory(tmp_path: Path) -> None:
     spill = tmp_path / "spill"
     spill.mkdir()
-    with asked(tmp_path, memory="100kB", spill_dir=spill) as run:
+    with asked(tmp_path, memory="1MB", spill_dir=spill) as run:
         assert run._plan.design is Design.RIPPLE
         assert not run.latest.exact
         assert list(spill.rglob("*.arrow"))

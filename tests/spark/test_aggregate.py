@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 import watersmeet as wm
 from tests.aggregates.oracle import assert_same, by_group
 from tests.spark.workers import workers
+from watersmeet.aggregates import allowance
 from watersmeet.aggregates.numbers import ArithmeticFailed
 from watersmeet.aggregates.planner import Design
 from watersmeet.aggregates.specification import Aggregate
@@ -68,6 +69,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             path = folder / f"{name}-{'clustered' if clustered else 'mixed'}.parquet"
             pq.write_table(table(name, rows, clustered=clustered), path, row_group_size=rows // 60)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So little that small tables do not fit, which no user can ask for."""
+    monkeypatch.setattr(allowance, "SMALLEST_MEMORY", 0)
 
 
 Frames = tuple[DataFrame, DataFrame]

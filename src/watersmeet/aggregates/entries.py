@@ -16,23 +16,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from watersmeet.aggregates.allowance import MOST_PAIRS
 from watersmeet.aggregates.groups import Groups
-from watersmeet.aggregates.numbers import ArithmeticFailed, Bounds, Mask, Numbers
+from watersmeet.aggregates.numbers import Bounds, Mask, Numbers
 from watersmeet.aggregates.question import ResolvedQuestion
-from watersmeet.aggregates.sums import Sums, extremes_of
 from watersmeet.kernels import lookup
 from watersmeet.model import Side
-from watersmeet.rows.address import Rows
-from watersmeet.rows.batch import BatchRows
 
 Positions = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
-
-# Pairs that are looked at together; a row may have a million partners.
-_PAIRS_AT_ONCE = 1 << 18
-_FEWEST_SLOTS = 1024
-ENTRY_BYTES = 8 + 2 * 4 + 8
-"""Of a key: its hash, its slots (twice as many as keys, and up to twice that), its number."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +66,8 @@ class Entries:
 
     Those of hash number c are starts[c] to starts[c + 1], or c alone if `starts` is None.
     `weights` is how many rows each stands for, None if one. `rows` has a row for each entry, and
-    is None where hashes decide whether keys are equal and no pair must be seen.
+    is None where hashes decide whether keys are equal and no pair must be seen. `portion` is how
+    many pairs are looked at together; a row may have a million partners.
     """
 
     slots: NDArray[np.int32]
@@ -84,6 +77,7 @@ class Entries:
     groups: Groups
     factors: tuple[Factor | None, ...]
     rows: pa.RecordBatch | None
+    portion: int = MOST_PAIRS
 
     def __len__(self) -> int:
         return len(self.distinct) if self.starts is None else int(self.starts[-1])
@@ -101,10 +95,14 @@ class Entries:
     @property
     def nbytes(self) -> int:
         held = self.slots.nbytes + self.distinct.nbytes
-        held += 0 if self.rows is None else self.rows.nbytes
+        for array in (self.starts, self.weights, self.groups.codes, self.rows, *self.groups.values):
+            held += 0 if array is None else array.nbytes
         for factor in self.factors:
             if factor is not None:
-                held += factor.sums.values.nbytes
+                for values in (factor.sums.values, factor.counts, factor.squares):
+                    held += 0 if values is None else values.nbytes
+                for extreme in factor.extremes or ():
+                    held += 0 if extreme is factor.sums else extreme.values.nbytes
         return held
 
     def meet(self, hashes: Hashes) -> Iterator[tuple[Positions | None, Positions]]:
@@ -126,7 +124,7 @@ class Entries:
         start = 0
         while start < len(rows):
             done = int(ends[start - 1]) if start else 0
-            stop = max(int(np.searchsorted(ends, done + _PAIRS_AT_ONCE, "right")), start + 1)
+            stop = max(int(np.searchsorted(ends, done + self.portion, "right")), start + 1)
             yield from self._pairs(rows[start:stop], numbers[start:stop], counts[start:stop])
             start = stop
 
@@ -137,86 +135,13 @@ class Entries:
         assert self.starts is not None
         total = int(counts.sum())
         first = np.repeat(self.starts[numbers] - np.cumsum(counts) + counts, counts)
-        for start in range(0, total, _PAIRS_AT_ONCE):
-            stop = min(start + _PAIRS_AT_ONCE, total)
+        for start in range(0, total, self.portion):
+            stop = min(start + self.portion, total)
             if start == 0 and stop == total:
                 yield np.repeat(rows, counts), first + np.arange(total)
             else:
                 owner = np.searchsorted(np.cumsum(counts), np.arange(start, stop), "right")
                 yield rows[owner], first[start:stop] + np.arange(start, stop)
-
-
-def make_entries(
-    batches: Iterable[pa.RecordBatch], question: ResolvedQuestion, *, sampled: Side
-) -> Entries:
-    """Entries of the side that is not sampled."""
-    side = sampled.other
-    join = question.join
-    batch = one_batch(batches, question.schemas[side])
-    batch = kept(batch, question, side)
-    encoded = join.encode(side, batch)
-    hashes, rows = encoded.hashes, encoded.rows
-    if encoded.valid is not None and not encoded.valid.all():
-        hashes = hashes[encoded.valid]
-        rows = rows.filter(pa.array(encoded.valid))
-    slots = np.full(_slots(len(hashes)), -1, np.int32)
-    distinct = np.empty(len(hashes), np.uint64)
-    numbers = np.empty(len(hashes), np.int64)
-    count = lookup.number(hashes, slots, distinct, numbers, 0)
-    columns = [rows.column(name) for _, name in question.groups(side, sampled=sampled)]
-    groups = Groups.of(columns)
-    alone = question.needs_pairs
-    try:
-        values = factor_values(rows, question, side)
-    except ArithmeticFailed:
-        # Perhaps for rows that nobody meets. Looking at pairs shows whether it matters.
-        values, alone = [None] * len(question.factors), True
-    seen = alone or not join.hashes_decide
-    if count == len(hashes):
-        factors = tuple(None if value is None else _alone(value) for value in values)
-        return Entries(slots, distinct, None, None, groups, factors, rows if seen else None)
-    distinct = distinct[:count].copy()
-    members = None if alone else _merge(numbers, groups, rows, question, side)
-    if members is None:
-        order = np.argsort(numbers, kind="stable")
-        starts: Positions | None = np.searchsorted(numbers[order], np.arange(count + 1))
-        groups = _ordered(groups, order)
-        factors = tuple(None if value is None else _alone(value.taken(order)) for value in values)
-        ordered = rows.take(pa.array(order)) if seen else None
-        return Entries(slots, distinct, starts, None, groups, factors, ordered)
-    codes, firsts = members
-    weights = np.bincount(codes, minlength=len(firsts))
-    owners = numbers[firsts]
-    starts = None
-    if len(firsts) > count:
-        starts = np.searchsorted(owners, np.arange(count + 1))
-    return Entries(
-        slots=slots,
-        distinct=distinct,
-        starts=starts,
-        weights=weights,
-        groups=_ordered(groups, firsts),
-        factors=tuple(
-            None if value is None else _together(value, codes, len(firsts)) for value in values
-        ),
-        rows=rows.take(pa.array(firsts)) if seen else None,
-    )
-
-
-def _merge(
-    numbers: Positions, groups: Groups, rows: pa.RecordBatch, question: ResolvedQuestion, side: Side
-) -> tuple[Positions, Positions] | None:
-    """The entry of each row and a first row of each entry, by hash number; None to merge none.
-
-    Rows of one hash may have different keys, which is too rare to be worth more than a check.
-    """
-    both = numbers if groups.codes is None else numbers * groups.count + groups.codes
-    _, firsts, codes = np.unique(both, return_index=True, return_inverse=True)
-    source = BatchRows(rows)
-    first = Rows(source, firsts[codes].astype(np.int64))
-    if not question.join.same_keys(side, first, Rows(source, np.arange(len(rows)))):
-        return None
-    return codes.astype(np.int64), firsts.astype(np.int64)
 
 
 def factor_values(
@@ -269,44 +194,3 @@ def one_batch(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Record
     if len(found) == 1:
         return found[0]
     return pa.concat_batches([pa.RecordBatch.from_pylist([], schema=schema), *found])
-
-
-def _alone(value: Numbers) -> Factor:
-    counts = None if value.valid is None else value.valid.astype(np.int64)
-    sums = Numbers(value.values, None, value.scale, value.bounds)
-    return Factor(counts, sums, None, value.bounds, (sums, sums))
-
-
-def _together(value: Numbers, codes: Positions, entries: int) -> Factor:
-    sums = Sums.of(value, codes, groups=entries, spread=True)
-    total = sums.total if sums.error is None else Numbers(sums.floats(), None)
-    # Decimals are as wide as any product of theirs.
-    whole = value.exact and not value.scale
-    extremes = extremes_of(value, codes, groups=entries) if whole else None
-    return Factor(sums.count, total, sums.squares, value.bounds, extremes)
-
-
-def _ordered(groups: Groups, order: Positions) -> Groups:
-    if groups.codes is None:
-        return groups
-    return Groups(groups.codes[order], groups.values, groups.count)
-
-
-def _slots(rows: int) -> int:
-    size = _FEWEST_SLOTS
-    while size < 2 * rows:
-        size *= 2
-    return size
-
-
-def entry_bytes(question: ResolvedQuestion, side: Side) -> int:
-    """About what a row of this side takes as an entry, if every row has a key of its own."""
-    held = ENTRY_BYTES + 2 * 4
-    for kind in question.join.stored(side).types:
-        try:
-            held += max(kind.bit_width // 8, 1)
-        except ValueError:
-            held += 24
-    return held + 16 * sum(
-        factors is not None and factors[side] is not None for factors in question.factors
-    )

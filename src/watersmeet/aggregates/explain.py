@@ -25,6 +25,7 @@ def explain(
     ways: tuple[str, str],
     latest: Estimate | None,
     outlook: Outlook | None,
+    crowded: str = "",
 ) -> str:
     facts = {"aggregate": question.words}
     for side in Side:
@@ -40,6 +41,8 @@ def explain(
     if plan.division is not None:
         facts["sample"] = _sample(plan, tables[plan.sampled])
     facts["looks"] = _looks(plan, looks)
+    if crowded:
+        facts["looks"] = f"no more before the exact answer. {crowded}"
     facts["memory"] = _memory(tables, plan)
     if latest is not None:
         facts["read"] = (
@@ -101,9 +104,13 @@ def _memory(tables: tuple[Table, Table], plan: ReadPlan) -> str:
         return f"about {held} for the {plan.other.name.lower()} side"
     if plan.design is Design.RIPPLE:
         return "rows are partitioned by key on disk, and one partition is held at a time"
-    assert plan.needs is not None
-    largest = max((_entries(tables[plan.other], needed) for needed in plan.needs), default=0)
-    return f"about {size_text(largest)} for the other side's rows of one block"
+    largest = size_text(largest_need(tables, plan))
+    return f"about {largest} for the other side's rows of one block"
+
+
+def largest_need(tables: tuple[Table, Table], plan: ReadPlan) -> int:
+    """Bytes of the other side that one block needs, if it is read by ranges; else none."""
+    return max((_entries(tables[plan.other], needed) for needed in plan.needs or ()), default=0)
 
 
 def _entries(table: Table, blocks: tuple[int, ...]) -> int:

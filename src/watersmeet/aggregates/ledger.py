@@ -14,6 +14,7 @@ from watersmeet.aggregates.bounds import Bounds
 from watersmeet.aggregates.groups import Groups
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.results import answer
+from watersmeet.aggregates.summing import sample_bytes, too_many_groups
 from watersmeet.aggregates.sums import Sums
 from watersmeet.aggregates.totals import BlockTotals, Part, Traits, distinct, together
 from watersmeet.estimators import (
@@ -61,6 +62,8 @@ class Ledger:
         self.bounds = list(bounds or [None] * expressions)
         self.tails = [TailSketch(bounds=each) for each in self.bounds]
         self.part: Part = together([], question)
+        self.most_groups: int | None = None
+        """So many can be estimated in the memory there is; None if nobody has said."""
         self._certain: Part | None = None
         self.partners = (1, 1)
         """The most that a row drawn at random has, and the most of any key that is known."""
@@ -73,6 +76,7 @@ class Ledger:
             blocks=self._blocks,
             strata=self._strata,
         )
+        ledger.most_groups = self.most_groups
         ledger._centres = list(self._centres)
         # What is left is below the threshold, where one was set.
         ledger.bounds = [
@@ -104,7 +108,14 @@ class Ledger:
             return
         parts = self._taken_in(blocks)
         if sampled:
+            self._check_room()
             self._sample(blocks, parts)
+
+    def _check_room(self) -> None:
+        """What was taken in counts for the answer, also if there is no room for a sample of it."""
+        if self.most_groups is not None and self.groups > self.most_groups:
+            each = sample_bytes(self._question)
+            raise too_many_groups(self.groups, self.groups * each, self.most_groups * each)
 
     def _taken_in(self, blocks: Sequence[BlockTotals]) -> list[Part]:
         """Add to what was read; the blocks' totals."""
@@ -227,18 +238,19 @@ class RippleLedger(Ledger):
 
     def add(self, blocks: Iterable[BlockTotals], *, sampled: bool = True) -> None:
         blocks = list(blocks)
+        if not blocks:
+            return
+        if not sampled:
+            self._taken_in(blocks)
+            return
         # The two block numbers are the last of the group columns.
         pairs = [block.part.groups[-2:] for block in blocks]
         plain = [
             replace(block, part=replace(block.part, groups=block.part.groups[:-2]))
             for block in blocks
         ]
-        merged = [replace(block, part=distinct(block.part)) for block in plain]
-        if not blocks:
-            return
-        self._taken_in(merged)
-        if not sampled:
-            return
+        self._taken_in([replace(block, part=distinct(block.part)) for block in plain])
+        self._check_room()
         parts = [block.part for block in plain]
         for block, part, codes, (left, right) in zip(
             plain, parts, self._codes(parts), pairs, strict=True

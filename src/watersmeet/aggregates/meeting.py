@@ -20,6 +20,7 @@ from watersmeet.aggregates.entries import (
     kept,
     mean_of,
 )
+from watersmeet.aggregates.expression import Expression
 from watersmeet.aggregates.groups import Groups
 from watersmeet.aggregates.numbers import (
     ArithmeticFailed,
@@ -207,22 +208,27 @@ class _Batch:
         """Which pairs meet the condition that looks at both rows."""
         if self._question.pairs is None or not len(found):
             return None
-        columns = self._gathered(_Pairs(rows, entries, found))
-        return holds(self._question.pairs.evaluate(columns, len(found)))
+        pairs = self._question.pairs
+        columns = self._gathered(_Pairs(rows, entries, found), pairs)
+        return holds(pairs.evaluate(columns, len(found)))
 
-    def _gathered(self, pairs: _Pairs) -> dict[tuple[Side, str], pa.Array]:
-        """The columns of both rows of each pair; a partner that is missing is null."""
-        question, side = self._question, self._side
-        mine = self._rows if pairs.rows is None else self._rows.take(pa.array(pairs.rows))
-        columns = columns_of(mine, question, side)
+    def _gathered(self, pairs: _Pairs, expression: Expression) -> dict[tuple[Side, str], pa.Array]:
+        """The columns that an expression looks at, of both rows of each pair; a partner that is
+        missing is null. No others: a text to group by may be long, and there are many pairs."""
+        side, other = self._side, self._side.other
+        mine = _chosen(self._rows, self._question, side, expression)
+        if pairs.rows is not None:
+            mine = {name: values.take(pa.array(pairs.rows)) for name, values in mine.items()}
         if pairs.entries is None:
-            return columns | {
-                (side.other, each.name): pa.nulls(len(pairs), each.type)
-                for each in question.schemas[side.other]
+            schema = self._question.schemas[other]
+            return mine | {
+                (other, name): pa.nulls(len(pairs), schema.field(name).type)
+                for name in expression.columns(other)
             }
         assert pairs.entries.rows is not None
-        theirs = pairs.entries.rows.take(pa.array(pairs.found))
-        return columns | columns_of(theirs, question, side.other)
+        theirs = _chosen(pairs.entries.rows, self._question, other, expression)
+        found = pa.array(pairs.found)
+        return mine | {name: values.take(found) for name, values in theirs.items()}
 
     def _part(self, pairs: _Pairs) -> Part:
         codes, groups, size = self._codes(pairs)
@@ -284,7 +290,7 @@ class _Batch:
         mine = self._factors[number]
         if factors is None or (factor is None and factors[self._side.other] is not None):
             expression = self._question.aggregates.expressions[number]
-            mine = expression.evaluate(self._gathered(pairs), len(pairs))
+            mine = expression.evaluate(self._gathered(pairs, expression), len(pairs))
         elif mine is not None and pairs.rows is not None:
             mine = mine.taken(pairs.rows)
         if factor is None:
@@ -387,6 +393,14 @@ class _Pairs:
         if self.entries is None or self.entries.weights is None:
             return None
         return self.entries.weights[self.found]
+
+
+def _chosen(
+    rows: pa.RecordBatch, question: ResolvedQuestion, side: Side, expression: Expression
+) -> dict[tuple[Side, str], pa.Array]:
+    wanted = expression.columns(side)
+    columns = columns_of(rows, question, side)
+    return {key: values for key, values in columns.items() if key[1] in wanted}
 
 
 def multiplied(left: Numbers, right: Numbers) -> Numbers:

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.aggregates.entries import kept, make_entries
+from watersmeet.aggregates.allowance import Allowance
+from watersmeet.aggregates.entries import Entries, kept, one_batch
+from watersmeet.aggregates.gathering import entry_bytes, make_entries
 from watersmeet.aggregates.meeting import Meeting
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.specification import GroupColumn
@@ -28,6 +30,7 @@ from watersmeet.store.storage import Sections, Storage
 
 _BLOCK = ("__left_block", "__right_block")
 _KIND = pa.int32()
+_DERIVED = ("numbered", "unnumbered")
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,8 @@ class RippleWork:
     sampled: Side
     partitions: int
     storage: Storage
+    allowance: Allowance
+    """Of one worker."""
 
     @cached_property
     def numbered(self) -> ResolvedQuestion:
@@ -119,10 +124,21 @@ class RippleWork:
                 yield partition, grouped.slice(start, end - start)
             start = end
 
-    def meet(self, partition: int, rectangle: Rectangle) -> BlockTotals | None:
-        """Totals of the pairs of blocks that have not met, in one partition."""
+    @cached_property
+    def unnumbered(self) -> ResolvedQuestion:
+        """The question about the same rows, without their blocks."""
+        return replace(self.numbered, aggregates=self.question.aggregates)
+
+    def meet(
+        self, partition: int, rectangle: Rectangle, *, apart: bool = True
+    ) -> BlockTotals | None:
+        """Totals of the pairs of blocks that have not met, in one partition.
+
+        For the answer pairs of blocks need not be kept `apart`.
+        """
         mine, other = self.sampled, self.sampled.other
-        meeting = Meeting(self.numbered, sampled=mine)
+        question = self.numbered if apart else self.unnumbered
+        meeting = Meeting(question, sampled=mine)
         found = []
         everyone = (*rectangle.old[other], *rectangle.new[other])
         for rows, partners in (
@@ -130,14 +146,44 @@ class RippleWork:
             (rectangle.old[mine], rectangle.new[other]),
         ):
             if rows and partners:
-                entries = make_entries(
-                    self._read(other, partners, partition), self.numbered, sampled=mine
-                )
-                batches = self._read(mine, rows, partition)
-                found.append(
-                    meeting.totals(batches, [entries], block=partition, rows=0, sketched=True)
-                )
-        return added_up(found, self.numbered) if found else None
+                for entries in self._entries(partners, partition, question):
+                    batches = self._read(mine, rows, partition)
+                    found.append(
+                        meeting.totals(
+                            larger(batches, self.allowance.batch_bytes),
+                            [entries],
+                            block=partition,
+                            rows=0,
+                            sketched=True,
+                        )
+                    )
+        return added_up(found, question) if found else None
+
+    def _entries(
+        self, blocks: Sequence[Scanned], partition: int, question: ResolvedQuestion
+    ) -> Iterator[Entries]:
+        """Of the other side, as many rows at a time as fit: a key may have more than its share."""
+        side = self.sampled.other
+        width = entry_bytes(self.numbered, side)
+        held: list[pa.RecordBatch] = []
+        size = 0
+        for batch in self._read(side, blocks, partition):
+            each = len(batch) * width + 2 * batch.nbytes
+            if held and size + each > self.allowance.entries:
+                yield self._made(held, question)
+                held, size = [], 0
+            held.append(batch)
+            size += each
+        if held:
+            yield self._made(held, question)
+
+    def _made(self, batches: Sequence[pa.RecordBatch], question: ResolvedQuestion) -> Entries:
+        return make_entries(
+            lambda: larger(batches, self.allowance.batch_bytes),
+            question,
+            sampled=self.sampled,
+            portion=self.allowance.pairs,
+        )
 
     def _read(
         self, side: Side, blocks: Sequence[Scanned], partition: int
@@ -146,13 +192,30 @@ class RippleWork:
         return self.storage.read_sections(files, self.numbered.schemas[side])
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "numbered"}
+        return {name: value for name, value in vars(self).items() if name not in _DERIVED}
+
+
+def larger(batches: Iterable[pa.RecordBatch], nbytes: int) -> Iterator[pa.RecordBatch]:
+    """Small batches put together to about this size: each has a price, however small it is."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size >= nbytes:
+            yield one_batch(held, batch.schema)
+            held, size = [], 0
+    if held:
+        yield one_batch(held, held[0].schema)
 
 
 def partitions_for(held: int, *, memory: int) -> int:
     """So many that a partition of a side that would take `held` bytes takes half of memory.
 
+    Not more than a few hundred: a block's rows would be scattered in pieces too small to be read.
+    What does not fit then is joined in portions.
+
     >>> partitions_for(10 * 2**30, memory=2**30)
     20
     """
-    return int(min(max(-(-2 * held // memory), 1), 4096))
+    return int(min(max(-(-2 * held // memory), 1), 256))

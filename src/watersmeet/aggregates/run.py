@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import time
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 
+from watersmeet.aggregates.allowance import Allowance, SideTooLarge, TooManyGroups
 from watersmeet.aggregates.bounds import bounds_of
 from watersmeet.aggregates.engine import Engine
 from watersmeet.aggregates.estimate import Estimate, Progress, Unseen
@@ -25,12 +26,13 @@ from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.score import ScoreCard
 from watersmeet.aggregates.settings import Goal, Settings, share
 from watersmeet.aggregates.strata import Strata, strata
+from watersmeet.aggregates.summing import sample_bytes
 from watersmeet.aggregates.totals import BlockTotals
 from watersmeet.errors import InvalidArgument, WatersmeetError
 from watersmeet.estimators import Cells, Layout, Quantity, Totals, Unread, cells
 from watersmeet.estimators.forecast import Forecast
 from watersmeet.estimators.unseen import unseen_groups
-from watersmeet.model import Side
+from watersmeet.model import JoinType, Side
 
 
 class AggregateRun:
@@ -49,14 +51,19 @@ class AggregateRun:
         *,
         engine: Engine,
         settings: Settings,
+        allowance: Allowance | None = None,
+        instead: Callable[[], tuple[ReadPlan, Engine]] | None = None,
     ) -> None:
+        """`instead` is how to read if the side that should be kept does not fit after all."""
         self._question = question
         self._tables = tables
         self._plan = plan
         self._engine = engine
         self._settings = settings
-        self._looks = Looks(plan)
-        self._ledger = _ledger(question, tables, plan)
+        self._allowance = allowance
+        self._instead = instead
+        self._begin(plan)
+        self._crowded = ""
         self._ahead: tuple[Look, Future[list[BlockTotals]]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="watersmeet-aggregate")
         self._stopped = False
@@ -66,6 +73,14 @@ class AggregateRun:
         """All estimates so far, the latest last."""
         # The engine knows nothing of us, so this fires when the caller lets go.
         self._abandoned = weakref.finalize(self, engine.close)
+
+    def _begin(self, plan: ReadPlan) -> None:
+        self._plan = plan
+        self._looks = Looks(plan)
+        self._ledger = _ledger(self._question, self._tables, plan)
+        if self._allowance is not None:
+            room = self._allowance.groups(self._allowance.entries // 2)
+            self._ledger.most_groups = room // sample_bytes(self._question)
 
     # ---- asking -----------------------------------------------------------------------------
 
@@ -241,6 +256,7 @@ class AggregateRun:
             ways=(self._engine.way(Side.LEFT), self._engine.way(Side.RIGHT)),
             latest=self.history[-1] if self.history else None,
             outlook=self.outlook() if self.history else None,
+            crowded=self._crowded,
         )
 
     def plot(self, path: str | Path | None = None, *, groups: int = 6) -> Any:
@@ -305,25 +321,61 @@ class AggregateRun:
     def _advance(self, *, ahead: bool, rest: bool = False) -> Estimate:
         """Make the next estimate; `rest` takes all that is left."""
         self._check_open()
+        try:
+            look, found = self._found(rest=rest)
+        except SideTooLarge as error:
+            if self.history or self._instead is None or self._question.how is not JoinType.INNER:
+                raise
+            self._read_instead(error)
+            look, found = self._found(rest=rest)
+        except TooManyGroups as error:
+            look, found = self._all_that_is_left(error)
+        try:
+            self._take_in(look, found)
+        except TooManyGroups as error:
+            look, found = self._all_that_is_left(error)
+            self._take_in(look, found)
+        del found
+        estimate = self._estimate(look)
+        self.history.append(estimate)
+        if ahead and not look.last:
+            self._look_ahead()
+        return estimate
+
+    def _found(self, *, rest: bool) -> tuple[Look, list[BlockTotals]]:
         waiting, self._ahead = self._ahead, None
         if waiting is not None:
-            look, found = waiting[0], waiting[1].result()
-        else:
-            look = self._looks.rest() if rest else self._looks.next(self._better_side)
-            if not look.last:
-                self._set_apart()
-            found = self._read(look)
+            return waiting[0], waiting[1].result()
+        look = self._looks.rest() if rest else self._looks.next(self._better_side)
+        if not look.last:
+            self._set_apart()
+        return look, self._read(look)
+
+    def _take_in(self, look: Look, found: list[BlockTotals]) -> None:
         self._looks.taken(look)
         if isinstance(self._ledger, RippleLedger) and not look.last:
             for side in Side:
                 for block in look.blocks[side]:
                     self._ledger.read(side, block, rows=self._engine.rows_of(side, block))
         self._ledger.add(found, sampled=not look.last)
-        estimate = self._estimate(look)
-        self.history.append(estimate)
-        if ahead and not look.last:
-            self._look_ahead()
-        return estimate
+
+    def _all_that_is_left(self, error: TooManyGroups) -> tuple[Look, list[BlockTotals]]:
+        """Intervals of so many groups do not fit in memory; their totals alone may."""
+        look = self._looks.rest()
+        if self._crowded:
+            raise error
+        self._crowded = f"{error.cause} Their intervals do not fit, only their totals."
+        return look, self._read(look)
+
+    def _read_instead(self, error: SideTooLarge) -> None:
+        assert self._instead is not None
+        self._engine.close()
+        plan, self._engine = self._instead()
+        if plan.design is not Design.RIPPLE:
+            raise error
+        self._abandoned.detach()
+        self._abandoned = weakref.finalize(self, self._engine.close)
+        self._begin(plan)
 
     def _strata(self) -> Strata | None:
         """Set after the first look, if it has shown extreme values that should not be sampled."""
@@ -493,13 +545,13 @@ def _look(side: Side, blocks: tuple[int, ...], *, last: bool) -> Look:
 
 
 def _exact_cells(columns: Iterable[Any]) -> Cells:
-    values = np.array(
-        [
-            [math.nan if value is None else float(value) for value in column.to_pylist()]
-            for column in columns
-        ],
-        np.float64,
-    )
+    values = np.array([_floats(column) for column in columns], np.float64)
     yes = np.ones(values.shape, np.bool_)
     still = np.where(np.isnan(values), np.nan, 0.0)
     return Cells(values, values, values, still, yes, yes, np.full(values.shape, "", object))
+
+
+def _floats(column: Any) -> Any:
+    """Nulls as NaN. Of decimals the nearest float, but for its last digit."""
+    floats = column.cast(pa.float64(), safe=False)
+    return floats.to_numpy(zero_copy_only=False)

@@ -28,6 +28,11 @@ _MEMORY_BLOCK = 16_384
 # In memory there is no reading, so blocks may be small.
 _MEMORY_BLOCKS = 128
 _FOOTERS_AT_ONCE = 4
+# Without a buffered stream Arrow loads whole column chunks.
+_BUFFER = 256 * 1024
+# Before it is known how wide rows are.
+_FIRST_ROWS = 2048
+_FEW_TIMES = 2
 
 
 class BlockTable(Protocol):
@@ -47,8 +52,13 @@ class BlockTable(Protocol):
 
     def bundle(self, block: int) -> int: ...
 
-    def read(self, blocks: Sequence[int], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """These columns of some blocks of one bundle, a batch for each block."""
+    def read(
+        self, blocks: Sequence[int], names: Sequence[str], *, batch_bytes: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """These columns of some blocks of one bundle, ascending: a block, and some rows of it.
+
+        A batch has about so many bytes, and a block at least one batch.
+        """
         ...
 
 
@@ -118,15 +128,18 @@ class _File:
                 remedy="Run the aggregate again, over files that stay as they are meanwhile.",
             )
 
-    def read(self, group: int, names: Sequence[str]) -> pa.Table:
+    def read(self, group: int, names: Sequence[str], *, rows: int) -> Iterator[pa.RecordBatch]:
+        """A row group, so many rows at a time. Whoever has read enough checks the file."""
         try:
-            with pq.ParquetFile(self.path, metadata=self.metadata, pre_buffer=False) as file:
-                rows = file.read_row_group(group, columns=list(names), use_threads=False)
+            with pq.ParquetFile(
+                self.path, metadata=self.metadata, pre_buffer=False, buffer_size=_BUFFER
+            ) as file:
+                yield from file.iter_batches(
+                    rows, row_groups=[group], columns=list(names), use_threads=False
+                )
         except (OSError, pa.ArrowException):
             self.check()
             raise
-        self.check()
-        return rows
 
 
 class ParquetTable:
@@ -144,6 +157,8 @@ class ParquetTable:
             if (group := file.metadata.row_group(number)).num_rows
         ]
         self._pieces = [_Piece(*piece) for piece in pieces([group.rows for group in self._groups])]
+        # Bytes of a row in memory, by the columns that are read.
+        self._widths: dict[tuple[str, ...], float] = {}
 
     def blocks(self, key: str, names: Sequence[str]) -> tuple[Block, ...]:
         for file in self._files:
@@ -177,13 +192,50 @@ class ParquetTable:
     def bundle(self, block: int) -> int:
         return self._pieces[block].group
 
-    def read(self, blocks: Sequence[int], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, blocks: Sequence[int], names: Sequence[str], *, batch_bytes: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
         group = self._groups[self._pieces[blocks[0]].group]
-        rows = self._files[group.file].read(group.number, names)
-        rows = rows.select(names).cast(pa.schema([self.schema.field(name) for name in names]))
-        for block in blocks:
-            piece = self._pieces[block]
-            yield _one(rows.slice(piece.start, piece.stop - piece.start))
+        schema = pa.schema([self.schema.field(name) for name in names])
+        pieces = [(block, self._pieces[block]) for block in blocks]
+        done, end = pieces[0][1].start, pieces[-1][1].stop
+        while done < end:
+            rows = self._rows_at_once(tuple(names), batch_bytes)
+            position = 0
+            for batch in self._files[group.file].read(group.number, names, rows=rows):
+                start, position = position, position + len(batch)
+                if position > done:
+                    batch = _one(pa.Table.from_batches([batch]).select(names).cast(schema))
+                    for block, piece in pieces:
+                        first, last = max(piece.start, done), min(piece.stop, position)
+                        if first < last:
+                            yield block, batch.slice(first - start, last - first)
+                    done = position
+                if done >= end or self._resized(tuple(names), batch, rows, batch_bytes):
+                    # Arrow cannot skip rows: with batches of another size, all begins anew.
+                    break
+            self._files[group.file].check()
+
+    def _rows_at_once(self, names: tuple[str, ...], batch_bytes: int) -> int:
+        width = self._widths.get(names)
+        if width is None:
+            return _FIRST_ROWS
+        return max(int(batch_bytes / max(width, 1.0)), 1)
+
+    def _resized(
+        self, names: tuple[str, ...], batch: pa.RecordBatch, rows: int, batch_bytes: int
+    ) -> bool:
+        """Learn how wide rows are, and say whether they should be read in other portions.
+
+        Footers do not know: of a text that comes often, a file has one copy.
+        """
+        width = batch.nbytes / max(len(batch), 1)
+        known = self._widths.get(names)
+        if known is None or width > known:
+            self._widths[names] = width
+        if known is None:
+            return self._rows_at_once(names, batch_bytes) > _FEW_TIMES * rows
+        return batch.nbytes > _FEW_TIMES * batch_bytes and rows > 1
 
     def _nbytes(self, group: _RowGroup, names: Sequence[str]) -> int:
         metadata = self._files[group.file].metadata.row_group(group.number)
@@ -214,7 +266,8 @@ class MemoryTable:
     def __init__(self, table: pa.Table, *, name: str) -> None:
         self.name = name
         self.schema = _without_views(table.schema)
-        self._table = table.cast(self.schema).combine_chunks()
+        # In the pieces it has: to make it one would be a copy.
+        self._table = table if table.schema == self.schema else table.cast(self.schema)
         most = min(max(len(table) // _MEMORY_BLOCKS, 16), _MEMORY_BLOCK)
         self._pieces = list(cut(len(table), most))
 
@@ -240,10 +293,16 @@ class MemoryTable:
     def bundle(self, block: int) -> int:
         return block
 
-    def read(self, blocks: Sequence[int], names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, blocks: Sequence[int], names: Sequence[str], *, batch_bytes: int
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        chosen = self._table.select(names)
         for block in blocks:
             start, stop = self._pieces[block]
-            yield _one(self._table.select(names).slice(start, stop - start))
+            rows = chosen.slice(start, stop - start)
+            parts = min(-(-rows.nbytes // batch_bytes), len(rows))
+            for first, last in cut(len(rows), -(-len(rows) // max(parts, 1))):
+                yield block, _one(rows.slice(first, last - first))
 
 
 def open_table(source: Any, *, side: Side, memory: int) -> BlockTable:

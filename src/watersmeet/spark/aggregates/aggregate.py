@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from watersmeet.aggregates.allowance import Allowance
 from watersmeet.aggregates.engine import Engine
-from watersmeet.aggregates.entries import entry_bytes
 from watersmeet.aggregates.estimate import Estimate
+from watersmeet.aggregates.explain import largest_need
+from watersmeet.aggregates.gathering import entry_bytes
 from watersmeet.aggregates.planner import Design, ReadPlan, Table, plan_reads
 from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.aggregates.settings import Settings
 from watersmeet.aggregates.specification import Aggregate
 from watersmeet.errors import InvalidArgument
-from watersmeet.model import Side, parse_bytes, parse_seed
+from watersmeet.model import Side, parse_seed
 from watersmeet.rows.on import On
 from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
 from watersmeet.spark.aggregates.char import check_char_columns
@@ -95,9 +98,9 @@ def aggregate(
     settings = Settings.parse(
         confidence, simultaneous=simultaneous, every_look=every_look, heavy_tails=heavy_tails
     )
-    limit = parse_bytes(memory)
     seed = parse_seed(seed)
     spark = left.sparkSession
+    allowance = Allowance.parse(memory, workers=Place.of(spark).tasks_a_machine)
     schemas = (arrow_schema(left, argument="left"), arrow_schema(right, argument="right"))
     keys, _, others = named_keys((left, right), on)
     if others:
@@ -118,54 +121,59 @@ def aggregate(
         _table(sources[0], resolved, Side.LEFT),
         _table(sources[1], resolved, Side.RIGHT),
     )
-    place = Place.of(spark)
-    share = limit // place.tasks_a_machine
-    plan = plan_reads(
-        tables,
-        resolved.how,
-        memory=share,
-        seed=seed,
-        alike=resolved.ordered_alike,
-        expressions=resolved.aggregates.expressions,
-        filters=resolved.sides,
-    )
-    engine = _engine(
-        spark,
-        resolved,
-        plan,
-        sources=sources,
-        tables=tables,
-        memory=max(share, 1),
-        storage=storage,
-    )
+    known: dict[str, Any] = {
+        "seed": seed,
+        "alike": resolved.ordered_alike,
+        "expressions": resolved.aggregates.expressions,
+        "filters": resolved.sides,
+    }
+    engines = _Engines(spark, resolved, sources, tables, allowance, storage)
+
+    def planned(memory: int) -> tuple[ReadPlan, Engine]:
+        plan = plan_reads(tables, resolved.how, memory=memory, **known)
+        if largest_need(tables, plan) > memory:
+            # The rows that one block needs would not fit.
+            plan = plan_reads(tables, resolved.how, memory=memory, **{**known, "alike": False})
+        return plan, engines.engine(plan)
+
+    plan, engine = planned(allowance.share().entries)
     return SparkAggregate(
-        resolved, tables, plan, engine=engine, settings=settings, frames=(left, right)
+        resolved,
+        tables,
+        plan,
+        engine=engine,
+        settings=settings,
+        allowance=allowance,
+        # A side that turns out larger than was promised is read in parts.
+        instead=lambda: planned(0),
+        frames=(left, right),
     )
 
 
-def _engine(
-    spark: SparkSession,
-    question: ResolvedQuestion,
-    plan: ReadPlan,
-    *,
-    sources: tuple[Blocks, Blocks],
-    tables: tuple[Table, Table],
-    memory: int,
-    storage: str | Path | None,
-) -> Engine:
-    query = uuid.uuid4().hex[:8]
+@dataclass(frozen=True)
+class _Engines:
+    """Makes the engine for a plan."""
 
-    def room() -> Room:
-        return Room.claim(storage, spark, query)
+    spark: SparkSession
+    question: ResolvedQuestion
+    sources: tuple[Blocks, Blocks]
+    tables: tuple[Table, Table]
+    allowance: Allowance
+    storage: str | Path | None
 
-    if plan.design is Design.RIPPLE:
-        return RippleEngine(
-            spark, question, plan,
-            memory=memory, sources=sources, tables=tables, query=query, room=room,
-        )  # fmt: skip
-    return ClusterEngine(
-        spark, question, plan, sources=sources, tables=tables, query=query, room=room
-    )
+    def engine(self, plan: ReadPlan) -> Engine:
+        query = uuid.uuid4().hex[:8]
+        kind = RippleEngine if plan.design is Design.RIPPLE else ClusterEngine
+        return kind(
+            self.spark,
+            self.question,
+            plan,
+            sources=self.sources,
+            tables=self.tables,
+            query=query,
+            room=lambda: Room.claim(self.storage, self.spark, query),
+            allowance=self.allowance,
+        )
 
 
 class SparkAggregate(AggregateRun):
@@ -179,9 +187,19 @@ class SparkAggregate(AggregateRun):
         *,
         engine: Engine,
         settings: Settings,
+        allowance: Allowance,
+        instead: Callable[[], tuple[ReadPlan, Engine]],
         frames: tuple[DataFrame, DataFrame],
     ) -> None:
-        super().__init__(question, tables, plan, engine=engine, settings=settings)
+        super().__init__(
+            question,
+            tables,
+            plan,
+            engine=engine,
+            settings=settings,
+            allowance=allowance,
+            instead=instead,
+        )
         self._spark = frames[0].sparkSession
         # Arrow has one type where Spark has several, such as its intervals of days or seconds.
         self._group_types = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import numpy as np
@@ -15,7 +15,12 @@ from watersmeet.spark.scans.ranges import Footers
 from watersmeet.spark.scans.relation import StagedRows
 from watersmeet.spark.scans.scan import PlainScan, Split
 
-_BATCH_ROWS = 131_072
+_MOST_ROWS = 1 << 20
+# Before it is known how wide rows are.
+_FIRST_ROWS = 2048
+_UNSEEN_WIDTH = 64
+# What this process has learnt about the rows of files.
+_widths: dict[tuple[str, ...], float] = {}
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,41 @@ class PlainBlocks:
         index = np.array([places[split.file, split.row_group] for split in self.splits], np.int64)
         return {column: footers.facts(column).taken(index) for column in columns}
 
-    def read(self, block: int) -> Iterator[pa.RecordBatch]:
-        return self.scan.read(self.splits[block], batch_rows=_BATCH_ROWS)
+    def rows_of(self, split: Split, batch_bytes: int) -> Iterator[pa.RecordBatch]:
+        """Rows of a split in batches of about so many bytes, once it is seen how wide rows are.
+
+        Footers do not know: of a text that comes often, a file has one copy.
+        """
+        start = split.start
+        width = self._width()
+        if width is None:
+            first = replace(split, stop=min(start + _FIRST_ROWS, split.stop))
+            for batch in self.scan.read(first, batch_rows=_FIRST_ROWS):
+                self._learn(batch)
+                yield batch
+            start = first.stop
+            width = self._width() or _UNSEEN_WIDTH * len(self.scan.columns)
+        if start < split.stop:
+            rows = min(max(int(batch_bytes / max(width, 1.0)), 1), _MOST_ROWS)
+            for batch in self.scan.read(replace(split, start=start), batch_rows=rows):
+                self._learn(batch)
+                yield batch
+
+    def _width(self) -> float | None:
+        """Bytes of a row in memory, if it is known."""
+        kinds = [column.field.type for column in self.scan.columns]
+        try:
+            return float(sum(max(kind.bit_width / 8, 1.0) for kind in kinds))
+        except ValueError:
+            return _widths.get(self._name())
+
+    def _learn(self, batch: pa.RecordBatch) -> None:
+        if len(batch):
+            known = _widths.get(self._name(), 0.0)
+            _widths[self._name()] = max(known, batch.nbytes / len(batch))
+
+    def _name(self) -> tuple[str, ...]:
+        return (self.scan.files[0].path, *(column.field.name for column in self.scan.columns))
 
     def bundles(self, blocks: Iterable[int]) -> Iterator[tuple[int, Split]]:
         """Blocks that lie side by side in a row group as one split, with the first one's number."""

@@ -11,6 +11,8 @@ from typing import Self
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from watersmeet.aggregates.allowance import Allowance, SideTooLarge, megabytes
+from watersmeet.aggregates.gathering import entry_bytes
 from watersmeet.aggregates.looks import Look
 from watersmeet.aggregates.planner import ReadPlan, Table
 from watersmeet.aggregates.question import ResolvedQuestion
@@ -51,7 +53,9 @@ class _Jobs:
         tables: tuple[Table, Table],
         query: str,
         room: Callable[[], Room],
+        allowance: Allowance,
     ) -> None:
+        self._allowance = allowance
         self._spark = spark
         self._question = question
         self._plan = plan
@@ -149,7 +153,16 @@ class ClusterEngine(_Jobs):
             side = OtherSide(schema, source)
         else:
             side = _staged(source, schema, self._storage(), query=self._query, side=other)
-        return Work(self._query, self._question, self._plan.sampled, side, self._plan.needs)
+        work = Work(
+            self._query,
+            self._question,
+            self._plan.sampled,
+            side,
+            self._plan.needs,
+            self._allowance.share(),
+        )
+        _check_size(side, work)
+        return work
 
 
 class RippleEngine(_Jobs):
@@ -161,16 +174,24 @@ class RippleEngine(_Jobs):
         question: ResolvedQuestion,
         plan: ReadPlan,
         *,
-        memory: int,
         sources: tuple[Blocks, Blocks],
         tables: tuple[Table, Table],
         query: str,
         room: Callable[[], Room],
+        allowance: Allowance,
     ) -> None:
         super().__init__(
-            spark, question, plan, sources=sources, tables=tables, query=query, room=room
+            spark,
+            question,
+            plan,
+            sources=sources,
+            tables=tables,
+            query=query,
+            room=room,
+            allowance=allowance,
         )
         held = tables[plan.other].held
+        memory = allowance.share().entries
         self._count = max(partitions_for(held, memory=memory), 2 * self._place.tasks)
         self._work: RippleWork | None = None
         self._partitions: dict[Side, Partitions] = {}
@@ -187,7 +208,11 @@ class RippleEngine(_Jobs):
         self._looks += 1
         if self._work is None:
             self._work = RippleWork(
-                self._question, self._plan.sampled, self._count, self._storage()
+                self._question,
+                self._plan.sampled,
+                self._count,
+                self._storage(),
+                self._allowance.share(),
             )
         work = self._work
         left, right = (tuple(self._scan(side, look.blocks[side], work)) for side in Side)
@@ -195,7 +220,7 @@ class RippleEngine(_Jobs):
         records = run_tasks(
             self._spark,
             range(self._count),
-            lambda partition: met(partition, work, rectangle),
+            lambda partition: met(partition, work, rectangle, apart=not look.last),
             at_once=self._place.tasks,
             query=self._query,
             what=f"look {self._looks}, join",
@@ -209,11 +234,13 @@ class RippleEngine(_Jobs):
         source = self._sources[side]
         what = f"look {self._looks}, scan of the {side.name.lower()} side"
         if isinstance(source, PlainBlocks):
-            plain = source
+            plain, nbytes = source, work.allowance.batch_bytes
             records = run_tasks(
                 self._spark,
                 list(blocks),
-                lambda block: work.scan(side, block, plain.read(block)).describe(),
+                lambda block: work.scan(
+                    side, block, plain.rows_of(plain.splits[block], nbytes)
+                ).describe(),
                 at_once=self._place.tasks,
                 query=self._query,
                 what=what,
@@ -231,6 +258,22 @@ class RippleEngine(_Jobs):
                 )
             records = self._partitions[side].run(blocks, what=what) if blocks else []
         return [Scanned.from_description(record) for record in records]
+
+
+def _check_size(side: OtherSide, work: Work) -> None:
+    """What Spark computed has a size now; before, there was a guess at best."""
+    other = work.sampled.other
+    if work.question.sides[other] is not None:
+        return  # Of the rows that a condition keeps, tasks know.
+    rows = sum(file.rows for file in side.staged)
+    held = rows * entry_bytes(work.question, other)
+    most = work.allowance.entries
+    if held > most:
+        raise SideTooLarge(
+            f"The {other.name.lower()} side has {rows:,} rows, which take about {megabytes(held)} "
+            f"in a task, and of memory= a task has {megabytes(most)} for them.",
+            remedy="Give more memory, or filter that side before the join.",
+        )
 
 
 def _staged(

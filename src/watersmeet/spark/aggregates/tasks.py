@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import base64
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from watersmeet.aggregates.entries import Entries, make_entries
+from watersmeet.aggregates.allowance import Allowance
+from watersmeet.aggregates.entries import Entries
+from watersmeet.aggregates.gathering import make_entries
 from watersmeet.aggregates.meeting import Meeting
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.ripple import Rectangle, RippleWork
-from watersmeet.aggregates.totals import BlockTotals, added_up
+from watersmeet.aggregates.summing import Summing
+from watersmeet.aggregates.totals import BlockTotals
 from watersmeet.aggregates.wire import pack, unpack
 from watersmeet.model import Side
 from watersmeet.spark import cache
@@ -34,10 +37,10 @@ class OtherSide:
     storage: Storage | None = None
     staged: tuple[Sections, ...] = ()
 
-    def all(self) -> Iterator[pa.RecordBatch]:
+    def all(self, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         if self.plain is not None:
             for _, split in self.plain.bundles(range(len(self.plain.splits))):
-                yield from self.plain.scan.read(split, batch_rows=1 << 20)
+                yield from self.plain.rows_of(split, batch_bytes)
         else:
             assert self.storage is not None
             yield from self.storage.read_sections(self.staged, self.schema)
@@ -52,6 +55,8 @@ class Work:
     sampled: Side
     other: OtherSide
     needs: tuple[tuple[int, ...], ...] | None
+    allowance: Allowance
+    """Of one task."""
 
     def entries(self, block: int, kept: OrderedDict[int, Entries]) -> Sequence[Entries]:
         """All that a block can meet."""
@@ -60,27 +65,47 @@ class Work:
         found = []
         for needed in self.needs[block]:
             if needed not in kept:
-                assert self.other.plain is not None
-                kept[needed] = self._entries(self.other.plain.read(needed))
-                while len(kept) > _KEPT:
+                kept[needed] = self._needed(needed)
+                while len(kept) > 1 and self._too_many(kept):
                     kept.popitem(last=False)
             else:
                 kept.move_to_end(needed)
             found.append(kept[needed])
         return found
 
+    def most_groups(self) -> int:
+        """Bytes of totals: what is told of them to the driver takes three times as much."""
+        return self.allowance.groups(self.allowance.entries // 2) // 3
+
+    def _needed(self, block: int) -> Entries:
+        plain = self.other.plain
+        assert plain is not None
+        batch_bytes = self.allowance.batch_bytes
+        return self._entries(lambda: plain.rows_of(plain.splits[block], batch_bytes))
+
+    def _too_many(self, kept: OrderedDict[int, Entries]) -> bool:
+        held = sum(entries.nbytes for entries in kept.values())
+        return len(kept) > _KEPT or held > self.allowance.entries // 2
+
     def _complete(self) -> Entries:
         """The other side as a whole, made once by each worker."""
         key = (self.query, 0, 0)
         complete = cache.take(key)
         if complete is None:
-            complete = _Complete(self._entries(self.other.all()))
+            batch_bytes = self.allowance.batch_bytes
+            most = self.allowance.entries
+            entries = self._entries(lambda: self.other.all(batch_bytes), most=most)
+            complete = _Complete(entries)
         cache.keep(key, complete)
-        entries: Entries = complete.entries
-        return entries
+        kept: Entries = complete.entries
+        return kept
 
-    def _entries(self, batches: Iterator[pa.RecordBatch]) -> Entries:
-        return make_entries(batches, self.question, sampled=self.sampled)
+    def _entries(
+        self, read: Callable[[], Iterator[pa.RecordBatch]], *, most: int | None = None
+    ) -> Entries:
+        return make_entries(
+            read, self.question, sampled=self.sampled, most=most, portion=self.allowance.pairs
+        )
 
 
 class _Complete:
@@ -99,17 +124,17 @@ def read_blocks(blocks: Sequence[int], work: Work, plain: PlainBlocks, *, last: 
         units = list(plain.bundles(blocks))
     else:
         units = [(block, plain.splits[block]) for block in blocks]
-    found = [
-        meeting.totals(
-            plain.scan.read(split, batch_rows=1 << 20),
+    summing = Summing(work.question, most=work.most_groups(), apart=not last)
+    for block, split in units:
+        totals = meeting.totals(
+            plain.rows_of(split, work.allowance.batch_bytes),
             work.entries(block, kept),
             block=block,
             rows=split.stop - split.start,
             sketched=not last,
         )
-        for block, split in units
-    ]
-    return told([added_up(found, work.question)] if last and found else found)
+        summing.add(totals)
+    return told(summing.totals())
 
 
 def read_partition(batches: Iterator[pa.RecordBatch], block: int, work: Work) -> Record:
@@ -126,12 +151,14 @@ def read_partition(batches: Iterator[pa.RecordBatch], block: int, work: Work) ->
 
     entries = work.entries(block, OrderedDict())
     totals = meeting.totals(counted(), entries, block=block, rows=0, sketched=True)
-    return told([replace(totals, rows=rows)])
+    summing = Summing(work.question, most=work.most_groups(), apart=True)
+    summing.add(replace(totals, rows=rows))
+    return told(summing.totals())
 
 
-def met(partition: int, work: RippleWork, rectangle: Rectangle) -> Record:
-    """The totals of one partition of a rectangle, by pairs of blocks."""
-    found = work.meet(partition, rectangle)
+def met(partition: int, work: RippleWork, rectangle: Rectangle, *, apart: bool) -> Record:
+    """The totals of one partition of a rectangle, by pairs of blocks if they are kept apart."""
+    found = work.meet(partition, rectangle, apart=apart)
     return told([] if found is None else [found])
 
 

@@ -1,0 +1,311 @@
+"""How threads of this process read the blocks of an aggregate."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from copy import copy
+from itertools import groupby, pairwise
+from typing import Self, TypeVar
+
+import pyarrow as pa
+
+from watersmeet.aggregates.allowance import Allowance
+from watersmeet.aggregates.entries import Entries
+from watersmeet.aggregates.gathering import Gathering, Piece, gathered, make_entries
+from watersmeet.aggregates.looks import Look
+from watersmeet.aggregates.meeting import Meeting
+from watersmeet.aggregates.planner import Design, ReadPlan, Table
+from watersmeet.aggregates.question import ResolvedQuestion
+from watersmeet.aggregates.ripple import Rectangle, RippleWork, Scanned, larger, partitions_for
+from watersmeet.aggregates.summing import Summing
+from watersmeet.aggregates.totals import BlockTotals
+from watersmeet.errors import WatersmeetError
+from watersmeet.local.blocks import BlockTable
+from watersmeet.model import Side
+from watersmeet.store.claim import SpillClaim
+from watersmeet.store.storage import Storage
+
+Tables = tuple[BlockTable, BlockTable]
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+
+
+class _Threads:
+    """What both engines have: a few threads, and an end."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        question: ResolvedQuestion,
+        plan: ReadPlan,
+        described: tuple[Table, Table],
+        allowance: Allowance,
+    ) -> None:
+        self._tables = tables
+        self._question = question
+        self._plan = plan
+        self._blocks = (described[0].blocks, described[1].blocks)
+        self._allowance = allowance
+        self._threads = allowance.workers
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="watersmeet-block")
+        self._cancelled = threading.Event()
+
+    def rows_of(self, side: Side, block: int) -> int:
+        return self._blocks[side][block].rows
+
+    def way(self, side: Side) -> str:
+        return self._tables[side].name
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def close(self) -> None:
+        self.cancel()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _check(self) -> None:
+        if self._cancelled.is_set():
+            raise _Cancelled
+
+    def _map(self, work: Callable[[_A], _B], items: Iterable[_A]) -> list[_B]:
+        """The results in order; with the first error nothing more is begun."""
+        futures = [self._pool.submit(work, item) for item in items]
+        try:
+            return [future.result() for future in futures]
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            wait(futures)
+            raise
+
+
+class RippleEngine(_Threads):
+    """Blocks of both sides, partitioned on disk."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        question: ResolvedQuestion,
+        plan: ReadPlan,
+        described: tuple[Table, Table],
+        allowance: Allowance,
+        *,
+        claim: SpillClaim,
+    ) -> None:
+        super().__init__(tables, question, plan, described, allowance)
+        self._claim = claim
+        held = described[plan.other].held
+        self._work = RippleWork(
+            question,
+            plan.sampled,
+            partitions_for(held, memory=max(allowance.entries // self._threads, 1)),
+            Storage(claim.area.path.as_uri()),
+            allowance.share(),
+        )
+        self._rectangle = Rectangle()
+
+    def totals(self, look: Look) -> Iterable[BlockTotals]:
+        self._cancelled.clear()
+        left, right = (self._scan(side, look.blocks[side]) for side in Side)
+        rectangle = self._rectangle.grown((left, right))
+        most = self._allowance.groups(self._allowance.entries // 2)
+        question = self._question if look.last else self._work.numbered
+        summing = Summing(question, most=most, apart=not look.last)
+
+        def meet(partition: int) -> None:
+            self._check()
+            found = self._work.meet(partition, rectangle, apart=not look.last)
+            if found is not None:
+                summing.add(found)
+
+        self._map(meet, range(self._work.partitions))
+        self._rectangle = rectangle
+        return summing.totals()
+
+    def narrowed(self, question: ResolvedQuestion) -> Self:
+        raise NotImplementedError("A rectangle is not divided.")
+
+    def _scan(self, side: Side, blocks: Sequence[int]) -> tuple[Scanned, ...]:
+        table, names = self._tables[side], self._question.names(side)
+        nbytes = self._allowance.batch_bytes
+
+        def scan(bundle: Sequence[int]) -> list[Scanned]:
+            self._check()
+            rows = table.read(bundle, names, batch_bytes=nbytes)
+            return [
+                self._work.scan(side, block, larger((batch for _, batch in batches), nbytes))
+                for block, batches in groupby(rows, key=lambda read: read[0])
+            ]
+
+        bundles = [list(bundle) for _, bundle in groupby(sorted(blocks), key=table.bundle)]
+        found = [scanned for some in self._map(scan, bundles) for scanned in some]
+        # In the order of reading, which a seed decides.
+        return tuple(sorted(found, key=lambda scanned: blocks.index(scanned.block)))
+
+    def close(self) -> None:
+        super().close()
+        self._claim.close()
+
+
+class ThreadEngine(_Threads):
+    """Blocks of one side, each with all of the other that it can meet."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        question: ResolvedQuestion,
+        plan: ReadPlan,
+        described: tuple[Table, Table],
+        allowance: Allowance,
+    ) -> None:
+        super().__init__(tables, question, plan, described, allowance)
+        self._meeting = Meeting(question, sampled=plan.sampled)
+        self._kept = _Kept(self._make, most=4 * self._threads, nbytes=allowance.entries // 2)
+        self._complete: Entries | None = None
+
+    def totals(self, look: Look) -> Iterable[BlockTotals]:
+        self._cancelled.clear()
+        if self._plan.design is Design.COMPLETE and self._complete is None:
+            self._complete = self._read_all()
+        shares = self._shares(look.blocks[self._plan.sampled])
+        entries = 0 if self._complete is None else self._complete.nbytes
+        most = self._allowance.groups(entries)
+        summing = Summing(self._question, most=most, apart=not look.last)
+        self._map(lambda share: self._share(share, summing, sketched=not look.last), shares)
+        return summing.totals()
+
+    def narrowed(self, question: ResolvedQuestion) -> Self:
+        engine = copy(self)
+        engine._question = question
+        engine._meeting = Meeting(question, sampled=self._plan.sampled)
+        return engine
+
+    def _shares(self, blocks: Sequence[int]) -> list[list[int]]:
+        """Blocks for one thread after the other: those that need the same rows, side by side."""
+        table, sizes = self._tables[self._plan.sampled], self._blocks[self._plan.sampled]
+        if self._plan.design is Design.RANGES:
+            ordered = sorted(blocks, key=lambda block: (sizes[block].keys, block))
+        else:
+            ordered = sorted(blocks, key=lambda block: (table.bundle(block), block))
+        count = min(len(ordered), 4 * self._threads)
+        ends = [len(ordered) * part // max(count, 1) for part in range(count + 1)]
+        return [ordered[a:b] for a, b in pairwise(ends)]
+
+    def _share(self, blocks: Sequence[int], summing: Summing, *, sketched: bool) -> None:
+        sampled = self._plan.sampled
+        table, sizes = self._tables[sampled], self._blocks[sampled]
+        for _, bundle in groupby(blocks, key=table.bundle):
+            rows = table.read(
+                sorted(bundle),
+                self._question.names(sampled),
+                batch_bytes=self._allowance.batch_bytes,
+            )
+            for block, batches in groupby(rows, key=lambda read: read[0]):
+                self._check()
+                summing.add(
+                    self._meeting.totals(
+                        (batch for _, batch in batches),
+                        self._entries(block),
+                        block=block,
+                        rows=sizes[block].rows,
+                        sketched=sketched,
+                    )
+                )
+
+    def _entries(self, block: int) -> Sequence[Entries]:
+        if self._complete is not None:
+            return [self._complete]
+        assert self._plan.needs is not None
+        return [self._kept.get(needed) for needed in self._plan.needs[block]]
+
+    def _make(self, block: int) -> Entries:
+        return make_entries(
+            lambda: self._other_rows([block]),
+            self._question,
+            sampled=self._plan.sampled,
+            portion=self._allowance.pairs,
+        )
+
+    def _read_all(self) -> Entries:
+        """Batches are reduced by the threads that read them."""
+        table = self._tables[self._plan.other]
+        numbers = range(len(self._blocks[self._plan.other]))
+        bundles = [list(bundle) for _, bundle in groupby(numbers, key=table.bundle)]
+
+        def pieces(gathering: Gathering) -> Iterator[Piece]:
+            def reduced(blocks: Sequence[int]) -> list[Piece]:
+                self._check()
+                return [gathering.piece(batch) for batch in self._other_rows(blocks)]
+
+            for found in self._map(reduced, bundles):
+                yield from found
+
+        return gathered(
+            pieces,
+            self._question,
+            sampled=self._plan.sampled,
+            most=self._allowance.entries,
+            portion=self._allowance.pairs,
+        )
+
+    def _other_rows(self, blocks: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        other = self._plan.other
+        rows = self._tables[other].read(
+            blocks, self._question.names(other), batch_bytes=self._allowance.batch_bytes
+        )
+        return (batch for _, batch in rows)
+
+    def close(self) -> None:
+        super().close()
+        self._complete = None
+        self._kept.clear()
+
+
+class _Cancelled(WatersmeetError):
+    def __init__(self) -> None:
+        super().__init__("Reading was stopped.", remedy="Call resume() to go on.")
+
+
+class _Kept:
+    """The latest few results of a function, each made once though several threads ask."""
+
+    def __init__(self, make: Callable[[int], Entries], *, most: int, nbytes: int) -> None:
+        self._make = make
+        self._most = most
+        self._nbytes = nbytes
+        self._lock = threading.Lock()
+        self._results: OrderedDict[int, Future[Entries]] = OrderedDict()
+
+    def get(self, number: int) -> Entries:
+        with self._lock:
+            future = self._results.get(number)
+            mine = future is None
+            if future is None:
+                future = self._results[number] = Future()
+                while len(self._results) > 1 and self._too_many():
+                    self._results.popitem(last=False)
+            else:
+                self._results.move_to_end(number)
+        if mine:
+            try:
+                future.set_result(self._make(number))
+            except BaseException as error:
+                future.set_exception(error)
+                with self._lock:
+                    self._results.pop(number, None)
+        return future.result()
+
+    def _too_many(self) -> bool:
+        held = [each.result().nbytes for each in self._results.values() if _is_made(each)]
+        return len(self._results) > self._most or sum(held) > self._nbytes
+
+    def clear(self) -> None:
+        with self._lock:
+            self._results.clear()
+
+
+def _is_made(future: Future[Entries]) -> bool:
+    return future.done() and future.exception() is None
