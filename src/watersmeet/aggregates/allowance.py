@@ -14,6 +14,8 @@ _MOST_WORK = 64 * _MB
 # On its way through a join a batch is copied about so many times: hashes, values, pairs, groups.
 _COPIES = 8
 _LEAST_BATCH = 256 * 1024
+# A few groups are always answered, with little memory from what allocators are granted beside it.
+_LEAST_GROUPS = 8 * _MB
 # A pair of rows has two places, a group and a value on each side, and some of them twice.
 _PAIR_BYTES = 256
 _LEAST_PAIRS, MOST_PAIRS = 4096, 1 << 18
@@ -63,7 +65,7 @@ class Allowance:
 
     def groups(self, entries: int = 0) -> int:
         """What is left for groups beside so many bytes of entries."""
-        return max(self.limit - self.workers * self.work - entries, _MB)
+        return max(self.limit - self.workers * self.work - entries, _LEAST_GROUPS)
 
     @property
     def batch_bytes(self) -> int:
