@@ -62,7 +62,8 @@ def aggregate(
         What becomes of values so extreme that a sample misses them: "flag" says that an interval
         is not to be trusted, "take-all" reads the sampled side once more for all such rows.
     memory
-        The most that the rows of one side may take. If neither fits and they are not clustered on
+        The most that the aggregate may hold, at least 1MB: the side that is kept, rows that are
+        being read, groups. If neither side fits and they are not clustered on
         the key, both are read in a growing rectangle.
     spill_dir
         An existing directory for rows of such a rectangle; the system's temporary one by default.

@@ -81,7 +81,8 @@ def aggregate(
         What becomes of values so extreme that a sample misses them: "flag" says that an interval
         is not to be trusted, "take-all" reads the sampled side once more for all such rows.
     memory
-        The most that the rows of one side may take on one machine, over all tasks.
+        The most that the aggregate may hold on one machine, over all tasks: the side that is
+        kept, rows that are being read, groups.
     storage
         A directory that all executors reach, for rows of a side that is no plain scan; on one
         machine the system's temporary directory by default.
