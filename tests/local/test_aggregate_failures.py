@@ -45,6 +45,13 @@ COUNT: dict[str, Any] = {"n": wm.count()}
         ({"s": wm.sum("same")}, SchemaError, "Both inputs have a column 'same'"),
         ({"s": wm.sum("word")}, SchemaError, "no number"),
         ({"s": wm.sum("a +")}, InvalidArgument, "no SQL expression"),
+        ({"s": wm.sum("a" + " + 1" * 3000)}, InvalidArgument, "nested too deeply"),
+        ({"s": wm.sum("(" * 900 + "a" + ")" * 900)}, InvalidArgument, "nested too deeply"),
+        ({"s": wm.sum("CAST(a AS decimal(x))")}, InvalidArgument, "more than arithmetic"),
+        ({"s": wm.sum("a + 300Y")}, InvalidArgument, "more than arithmetic"),
+        ({"s": wm.sum("both.p")}, SchemaError, "names neither input"),
+        ({"s": wm.sum(3)}, InvalidArgument, "expression of s is 3"),  # type: ignore[arg-type]
+        ({"s": wm.sum("  ")}, InvalidArgument, "expression of s is"),
         ({"group_by": "nobody", **COUNT}, SchemaError, "'nobody'"),
         ({"group_by": 3, **COUNT}, InvalidArgument, "group_by=3"),
         ({"group_by": ["word", "WORD"], **COUNT}, InvalidArgument, "twice"),
@@ -85,8 +92,11 @@ COUNT: dict[str, Any] = {"n": wm.count()}
     ],
 )
 def test_refused(options: dict[str, Any], kind: type[Exception], words: str) -> None:
-    with pytest.raises(kind, match=words.replace("+", r"\+")):
+    with pytest.raises(kind, match=words.replace("+", r"\+")) as caught:
         wm.local.aggregate(LEFT, RIGHT, **{"on": "k", **options})
+    assert isinstance(caught.value, WatersmeetError)
+    assert caught.value.cause
+    assert caught.value.remedy
 
 
 def test_a_left_join_whose_other_side_does_not_fit_is_refused() -> None:

@@ -68,13 +68,25 @@ def parse(text: str, scope: Scope) -> Node:
             f"{text!r} is no SQL expression.",
             remedy="Write arithmetic over column names, as in price * (1 - discount).",
         ) from None
+    except RecursionError:
+        raise _too_deep(text) from None
     suffixed = _SUFFIXED.search(text) is not None
     if suffixed and _CAST.search(text):
         raise InvalidArgument(
             f"{text!r} has both a cast and a number with a suffix, which look alike to its reader.",
             remedy="Write the number without its suffix.",
         )
-    return _Reader(text, scope, suffixed=suffixed).read(tree)
+    try:
+        return _Reader(text, scope, suffixed=suffixed).read(tree)
+    except RecursionError:
+        raise _too_deep(text) from None
+
+
+def _too_deep(text: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"{text[:60]!r}... is nested too deeply to be read.",
+        remedy="Make parts of it columns of the DataFrame.",
+    )
 
 
 class _Reader:
@@ -149,13 +161,18 @@ class _Reader:
         kind = self._cast_type(tree, name, operand)
         if type(tree.this).__name__ == "Literal" and pt.is_signed_integer(kind) and self._suffixed:
             # sqlglot reads 2L as a cast, Spark as a literal.
-            return Literal(int(tree.this.this), kind)
+            value, half = int(tree.this.this), 1 << (kind.bit_width - 1)
+            if not value < half:
+                raise self._refused(tree)
+            return Literal(value, kind)
         # Kept if it changes nothing: beside a decimal a literal has only the digits it shows.
         return Cast(operand, kind) if isinstance(operand, Literal) else cast(operand, kind)
 
     def _cast_type(self, tree: exp.Cast, name: str, operand: Node) -> pa.DataType:
         kind = _TYPES.get(name)
         if name == "DECIMAL":
+            if not all(size.name.isdecimal() for size in tree.to.expressions):
+                raise self._refused(tree)
             sizes = [int(size.name) for size in tree.to.expressions] or [10]
             precision, scale = (*sizes, 0)[:2]
             if 0 <= scale <= precision <= MOST_DIGITS and precision:
