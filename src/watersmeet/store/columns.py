@@ -21,6 +21,9 @@ Mask = NDArray[np.bool_]
 # Rows moved at a time when gaps are closed: the copy in between stays small.
 _WINDOW = 2**16
 _NO_OFFSETS = np.empty(0, np.int64)
+# Arrow copies lists by a list of all their elements' places, eight bytes for each: a column of
+# small numbers in one piece of 100 MB took a gigabyte for a moment whenever rows left it.
+_LARGEST_PIECE = 2**20
 
 
 class Column(Protocol):
@@ -207,27 +210,36 @@ class BytesColumn:
 class ArrowColumn:
     """Lists, maps, structs and whatever else Arrow has: pieces that it copies for us.
 
-    Piece sizes fall at least by half from one to the next, so there are few of them and every
-    value is copied a logarithmic number of times.
+    Piece sizes fall at least by half from one to the next, until they are as large as they may
+    be, so there are few of them and every value is copied a logarithmic number of times.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
         self._kind = kind
         self._pieces: list[pa.Array] = []
+        self.variable_bytes = 0
         self.fixed_bytes = 8
 
-    @property
-    def variable_bytes(self) -> int:
-        return sum(piece.nbytes for piece in self._pieces)
-
     def append(self, at: int, values: pa.Array) -> None:
+        parts = max(1, min(len(values), -(-int(values.nbytes) // _LARGEST_PIECE)))
+        rows = -(-len(values) // parts)
+        for start in range(0, len(values), max(rows, 1)):
+            self._append(values.slice(start, rows))
+        self._count()
+
+    def _append(self, values: pa.Array) -> None:
         # A slice would keep its whole parent alive, which nobody counts.
-        self._pieces.append(pa.concat_arrays([values]) if values.offset == 0 else values.take(
-            pa.array(np.arange(len(values)))
-        ))  # fmt: skip
-        while len(self._pieces) > 1 and len(self._pieces[-2]) < 2 * len(self._pieces[-1]):
+        self._pieces.append(values.take(pa.array(np.arange(len(values)))))
+        while len(self._pieces) > 1 and self._are_small(*self._pieces[-2:]):
             last = self._pieces.pop()
             self._pieces[-1] = pa.concat_arrays([self._pieces[-1], last])
+
+    @staticmethod
+    def _are_small(piece: pa.Array, last: pa.Array) -> bool:
+        return len(piece) < 2 * len(last) and int(piece.nbytes) + int(last.nbytes) <= _LARGEST_PIECE
+
+    def _count(self) -> None:
+        self.variable_bytes = sum(int(piece.nbytes) for piece in self._pieces)
 
     def take(self, index: Index) -> pa.Array:
         if len(self._pieces) == 1:
@@ -252,6 +264,7 @@ class ArrowColumn:
             if keep[start : start + len(piece)].any()
         ]
         self._pieces = kept
+        self._count()
 
     def key_buffers(self) -> KeyBuffers:
         raise TypeError(f"{self._kind} is no key type")

@@ -1,0 +1,89 @@
+"""The cap against the size of batches, the width of rows, the kind of source and the algorithm.
+
+Anonymous memory of the joining process above idle, seen from another process.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.cases import MB
+from benchmarks.memory_worker import FILES, Shape, write
+from benchmarks.outside import Watched
+from watersmeet.operators.family import ALGORITHMS
+
+CAP = 64 * MB
+ALLOWANCE = 64 * MB
+SPILLING = [name for name in ALGORITHMS if name != "shj"]
+SOURCES = ["iterator", "reader", "table", "pandas", "dataset", "duckdb", *FILES]
+WIDTHS = [40, 4_000, 400_000]
+SHARES = [1 / 32, 1 / 8, 1 / 2]
+
+
+def shaped(source: str, width: int, share: float, *, times: float, payload: str = "text") -> Shape:
+    """Inputs of so many times the cap, in batches of a share of it."""
+    rows = int(CAP * times / 2 / (width + 16))
+    batch_rows = max(1, int(CAP * share / (width + 16)))
+    return Shape(source=source, rows=rows, width=width, batch_rows=batch_rows, payload=payload)
+
+
+def joined(shape: Shape, algorithm: str, folder: Path) -> tuple[dict[str, Any], int]:
+    """What the process said, and its peak above idle."""
+    if shape.source in (*FILES, "dataset", "duckdb"):
+        for side in (0, 1):
+            write(shape, side, folder)
+    settings = {"algorithm": algorithm, "memory": CAP, "spill_dir": str(folder)}
+    order = {"shape": asdict(shape), "folder": str(folder), "settings": settings}
+    with Watched(["-m", "benchmarks.memory_worker"], look_every_s=0.005) as watched:
+        watched.say(json.dumps(order))
+        watched.hear()
+        watched.start_from_here()
+        watched.say("go")
+        said = watched.hear()
+        return said, watched.peak_anonymous_bytes()
+
+
+def check(shape: Shape, algorithm: str, folder: Path) -> None:
+    said, peak = joined(shape, algorithm, folder)
+    total = shape.rows * (shape.rows - 1) // 2
+    assert said["failure"] is None
+    assert (said["rows"], said["left"], said["right"]) == (shape.rows, total, total)
+    assert said["own_peak"] <= 1.05 * CAP
+    assert peak <= CAP + ALLOWANCE
+
+
+@pytest.mark.parametrize(
+    ("source", "width", "share", "algorithm"),
+    [
+        ("iterator", 4_000, 1 / 2, "rpj"),
+        ("iterator", 4_000, 1 / 2, "pr-join"),
+        ("parquet-dictionary", 4_000, 1 / 2, "rpj"),
+        ("arrow", 4_000, 1 / 2, "pmj"),
+    ],
+)
+def test_the_cap_holds(
+    source: str, width: int, share: float, algorithm: str, tmp_path: Path
+) -> None:
+    check(shaped(source, width, share, times=2), algorithm, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_cap_holds_for_every_source(
+    source: str, width: int, share: float, tmp_path: Path
+) -> None:
+    check(shaped(source, width, share, times=3), "rpj", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("algorithm", SPILLING)
+def test_the_cap_holds_for_every_algorithm(algorithm: str, share: float, tmp_path: Path) -> None:
+    check(shaped("iterator", 1_000, share, times=3), algorithm, tmp_path)
