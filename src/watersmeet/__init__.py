@@ -73,7 +73,8 @@ def _import_spark(module: str, name: str) -> ModuleType:
             raise
         raise errors.MissingPackage(
             f"wm.{name} runs on Spark, and pyspark is not installed.",
-            remedy='Install it with `pip install "watersmeet[spark]"`, or use wm.local without it.',
+            remedy="Run `pip install '.[spark]'` in a clone of watersmeet, or use wm.local, which "
+            "needs none of it.",
         ) from error
 
 

@@ -41,5 +41,5 @@ def require_matplotlib() -> None:
     except ImportError:
         raise MissingPackage(
             "Figures need matplotlib, which is not installed.",
-            remedy='Install it with pip install "watersmeet[plots]".',
+            remedy="Install it with `pip install matplotlib`.",
         ) from None

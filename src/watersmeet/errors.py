@@ -44,6 +44,10 @@ class StateError(WatersmeetError):
     """A saved state does not fit the operator that should be restored from it."""
 
 
+class RunClosed(WatersmeetError):
+    """Rows were asked of a run that has been closed. None are given rather than none left."""
+
+
 class InputChanged(WatersmeetError):
     """A file of the input is no longer what it was when the join began."""
 

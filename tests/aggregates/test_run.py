@@ -18,6 +18,7 @@ import watersmeet as wm
 from watersmeet.aggregates import allowance, looks
 from watersmeet.aggregates.planner import Design
 from watersmeet.aggregates.run import AggregateRun
+from watersmeet.errors import RunClosed
 
 ROWS, KEYS = 6_000, 500
 SEEDS = {Design.RANGES: 60, Design.COMPLETE: 200, Design.RIPPLE: 30}
@@ -290,3 +291,52 @@ def test_stop_from_another_thread_ends_an_iteration_that_waits() -> None:
     engine._share = share
     assert run.resume().exact().answer.to_pylist() == [{"total": 20_000.0}]
     run.close()
+
+
+def test_a_closed_run_keeps_what_it_knows_and_reads_no_more(way: Way) -> None:
+    with way.run() as run:
+        first = run.latest
+    assert run.latest is first
+    assert run.table is not None
+    assert run.history == [first]
+    assert "closed" in repr(run)
+    assert "forecast" in run.explain()
+    assert next(run.until(relative_error=0.01)) is first
+    for ask in (list, AggregateRun.exact, AggregateRun.resume):
+        with pytest.raises(RunClosed, match="closed before its answer was exact"):
+            ask(run)
+    with pytest.raises(RunClosed):
+        list(run.until(relative_error=1e-9))
+
+
+def test_a_run_that_was_closed_before_its_first_look(way: Way) -> None:
+    run = way.run()
+    run.close()
+    with pytest.raises(RunClosed):
+        run.until(seconds=1)
+    for ask in (list, lambda run: run.latest, lambda run: run.table):
+        with pytest.raises(RunClosed):
+            ask(run)
+    assert "nothing read yet; closed" in repr(run)
+
+
+def test_an_exact_answer_is_given_again_also_by_a_closed_run(way: Way) -> None:
+    with way.run() as run:
+        *_, last = run
+        assert last.exact
+        assert list(run) == [last]
+    assert list(run) == [last]
+    assert run.exact() is last
+    assert list(run.until(relative_error=0.01)) == [last]
+    assert run.score().shown
+    assert repr(last) == "<Estimate of n, s, m: 100.0% read, exact>"
+
+
+def test_a_run_that_is_closed_inside_its_own_loop_says_so(way: Way) -> None:
+    run = way.run()
+    seen = 0
+    with pytest.raises(RunClosed):
+        for _ in run:
+            seen += 1
+            run.close()
+    assert seen == 1

@@ -18,6 +18,7 @@ import pytest
 
 import watersmeet as wm
 from tests.local.inputs import PATIENCE_S, SPILLING, SPILLING_ROWS, Gate, batches, sides
+from watersmeet.errors import RunClosed, SourceFailed
 from watersmeet.store.claim import SpillClaim, sweep
 
 LEFT, RIGHT = sides(SPILLING_ROWS)
@@ -39,7 +40,8 @@ def threads_of(run: wm.local.LocalJoin) -> list[threading.Thread]:
 def close(run: wm.local.LocalJoin) -> None:
     run.close()
     run.close()
-    assert list(run) == []
+    with pytest.raises(RunClosed, match="was closed"):
+        list(run)
 
 
 def leave_with(run: wm.local.LocalJoin) -> None:
@@ -98,15 +100,66 @@ def test_close_does_not_wait_for_a_source_that_hangs(tmp_path: Path) -> None:
         assert not thread.is_alive()
 
 
+def test_a_closed_run_has_no_rows_to_give_and_says_so(tmp_path: Path) -> None:
+    with spilling(tmp_path) as run:
+        columns = run.schema
+    for ask in (list, wm.local.LocalJoin.read_all, next):
+        with pytest.raises(RunClosed, match="was closed, and has no more rows"):
+            ask(run)
+    # What is known stays.
+    assert run.schema == columns
+    assert run.metrics.rows_out
+    assert "rpj" in run.explain()
+    assert "is closed" in repr(run)
+
+
+def test_a_run_that_was_read_to_its_end_has_no_more_and_raises_once_closed() -> None:
+    with wm.local.join(LEFT, RIGHT, on="k") as run:
+        rows = run.read_all().num_rows
+        assert rows > 0
+        assert list(run) == []
+        assert run.read_all().num_rows == 0
+    with pytest.raises(RunClosed):
+        run.read_all()
+
+
+def test_a_run_that_failed_does_not_look_as_if_it_had_ended() -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield from batches(RIGHT)[:1]
+        raise ValueError("gone")
+
+    run = wm.local.join(LEFT, failing(), on="k")
+    with pytest.raises(SourceFailed):
+        list(run)
+    with pytest.raises(RunClosed, match=r"has failed \(SourceFailed\)"):
+        list(run)
+
+
+def test_the_columns_of_a_closed_run_that_never_knew_them() -> None:
+    run = wm.local.join(LEFT, iter(batches(RIGHT)), on="k")
+    run.close()
+    with pytest.raises(RunClosed):
+        _ = run.schema
+
+
 def test_another_thread_may_close_a_run_that_waits(tmp_path: Path) -> None:
     gate = Gate(batches(RIGHT)[:1], [])
     run = wm.local.join(LEFT, gate, on="k", spill_dir=tmp_path)
-    reading = threading.Thread(target=exhaust, args=[run], daemon=True)
+    ended: list[type[BaseException]] = []
+
+    def read() -> None:
+        try:
+            exhaust(run)
+        except RunClosed as error:
+            ended.append(type(error))
+
+    reading = threading.Thread(target=read, daemon=True)
     reading.start()
     gate.reached.wait(PATIENCE_S)
     run.close()
     reading.join(PATIENCE_S)
     assert not reading.is_alive()
+    assert ended == [RunClosed]
     assert not list(tmp_path.iterdir())
     gate.open()
 

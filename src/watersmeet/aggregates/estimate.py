@@ -175,6 +175,17 @@ class Estimate:
     def __str__(self) -> str:
         return show(self)
 
+    def __repr__(self) -> str:
+        names = ", ".join(self.names)
+        by = f" by {', '.join(self.group_names)}" if self.group_names else ""
+        if self.exact:
+            known = "exact"
+        elif np.isfinite(self.relative_error):
+            known = f"within ± {self.relative_error:.2%} at {self.confidence:.0%}"
+        else:
+            known = "not every interval is to be trusted"
+        return f"<Estimate of {names}{by}: {self.fraction:.1%} read, {known}>"
+
 
 def _known(group: tuple[Any, ...]) -> tuple[Any, ...]:
     """A group by which it is found again: NaN equals nothing in Python, not even itself."""

@@ -28,7 +28,7 @@ from watersmeet.aggregates.settings import Goal, Settings, share
 from watersmeet.aggregates.strata import Strata, strata
 from watersmeet.aggregates.summing import sample_bytes
 from watersmeet.aggregates.totals import BlockTotals
-from watersmeet.errors import InvalidArgument, WatersmeetError
+from watersmeet.errors import InvalidArgument, RunClosed, WatersmeetError
 from watersmeet.estimators import Cells, Layout, Quantity, Totals, Unread, cells
 from watersmeet.estimators.forecast import Forecast
 from watersmeet.estimators.unseen import unseen_groups
@@ -41,6 +41,9 @@ class AggregateRun:
     Iterate over it for estimates that get better until the last is exact; stop early with `until`
     or `stop`, go on with `resume`, or finish with `exact`. While an estimate is being looked at,
     the next one is computed.
+
+    Once the answer is exact, iterating again gives it again. After `close` all that is known
+    remains; what would have to be read raises RunClosed.
     """
 
     def __init__(
@@ -85,11 +88,19 @@ class AggregateRun:
     # ---- asking -----------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Estimate]:
+        if not self.complete:
+            self._check_open()
+        return self._looking()
+
+    def _looking(self) -> Iterator[Estimate]:
+        if self.complete:
+            yield self.history[-1]
         while not self._stopped and not self.complete:
             estimate = self._next(ahead=True)
             if estimate is None:
-                return
+                break
             yield estimate
+        self._check_finished()
 
     def until(
         self,
@@ -112,6 +123,8 @@ class AggregateRun:
             to the exact answer.
         """
         goal = Goal.parse(relative_error, seconds, fraction, otherwise=otherwise)
+        if not self.history:
+            self._check_open()
         return self._until(goal)
 
     def _until(self, goal: Goal) -> Iterator[Estimate]:
@@ -126,13 +139,14 @@ class AggregateRun:
                 return
             estimate = self._next(ahead=False)
             if estimate is None:
-                return
+                break
             done = self._reached(goal)
             if not done and not self._used_up(goal):
                 self._look_ahead()
             yield estimate
             if done:
                 return
+        self._check_finished()
 
     def _reached(self, goal: Goal) -> bool:
         wanted = goal.relative_error
@@ -154,10 +168,16 @@ class AggregateRun:
 
     def exact(self) -> Estimate:
         """The exact answer: all that is left is read in one go."""
+        if self.complete:
+            return self.history[-1]
         self._check_open()
         self._stopped = False
         while not self.complete:
-            self._advance(ahead=False, rest=True)
+            try:
+                self._advance(ahead=False, rest=True)
+            except Exception:
+                self._check_finished()  # Whatever it was, it came of being closed.
+                raise
         return self.history[-1]
 
     def stop(self) -> None:
@@ -508,11 +528,21 @@ class AggregateRun:
         share, most = unseen_groups(totals.contributing, fraction=totals.fraction)
         return Unseen(share, most)
 
+    def _check_finished(self) -> None:
+        """An iteration that ends because the run was closed must not look like one that is over."""
+        if not self.complete:
+            self._check_open()
+
     def _check_open(self) -> None:
         if self._closed:
-            raise WatersmeetError(
-                "The run is closed.", remedy="Call aggregate again; its estimates remain usable."
+            raise RunClosed(
+                "This run was closed before its answer was exact.",
+                remedy="Call aggregate again; the estimates in `history` remain usable.",
             )
+
+    def __repr__(self) -> str:
+        known = repr(self.history[-1]) if self.history else "nothing read yet"
+        return f"<{type(self).__name__}: {known}{'; closed' if self._closed else ''}>"
 
 
 def _ledger(question: ResolvedQuestion, tables: tuple[Table, Table], plan: ReadPlan) -> Ledger:

@@ -61,6 +61,6 @@ def _tool() -> str:
     if found is None:
         raise WatersmeetError(
             f"{_TOOL}, which makes the tables, is not installed.",
-            remedy="pip install 'watersmeet[demo]', or use `watersmeet demo --local`.",
+            remedy="Install it with `pip install tpchgen-cli`, or use `watersmeet demo --local`.",
         )
     return found

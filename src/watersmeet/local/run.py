@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -11,7 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from watersmeet.aggregates.condition import SqlCondition
-from watersmeet.errors import InvalidArgument, MemoryTooSmall
+from watersmeet.errors import InvalidArgument, MemoryTooSmall, RunClosed
 from watersmeet.local.driver import Driver
 from watersmeet.local.explain import explain
 from watersmeet.local.sources import Source, open_source
@@ -111,10 +113,15 @@ class LocalJoin:
     It stops reading while nobody asks for rows. Leaving it, in whatever way, stops its threads
     and removes its files: the end of the result, `close`, a `with` block, an exception, or
     simply the last reference to it going away.
+
+    Rows come once. At its end a run has nothing more to give, as any iterator; one that was
+    closed, or has failed, raises RunClosed when it is asked for rows: no rows are a result too.
     """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
+        self._closed: str | None = None
+        """What ended the run before or after its last row, once something has."""
         # The driver knows nothing of us, so this fires as soon as the caller lets go.
         self._abandoned = weakref.finalize(self, driver.close)
 
@@ -122,11 +129,24 @@ class LocalJoin:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        batch = self._driver.advance()
+        self._check_open()
+        with self._ending():
+            batch = self._driver.advance()
         if batch is None:
-            self.close()
+            self._check_open()  # Another thread may have closed it meanwhile.
+            self._release()
             raise StopIteration
         return batch
+
+    def __repr__(self) -> str:
+        question, driver = self._driver.question, self._driver
+        left, right = driver.rows_read
+        state = "is closed" if self._closed == _CLOSED else self._closed
+        return (
+            f"<LocalJoin: {question.how} join by {question.algorithm}, {left:,} left and "
+            f"{right:,} right rows read, {driver.rows_out:,} results"
+            f"{f'; {state}' if state else ''}>"
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -142,7 +162,10 @@ class LocalJoin:
     @property
     def schema(self) -> pa.Schema:
         """Columns of the result. Waits for the first batch of an input that has no schema."""
-        return self._driver.columns().output
+        if self._driver.schema is None:
+            self._check_open()
+        with self._ending():
+            return self._driver.columns().output
 
     @property
     def metrics(self) -> Metrics:
@@ -154,14 +177,37 @@ class LocalJoin:
         return explain(self._driver)
 
     def read_all(self) -> pa.Table:
-        """The rest of the result as one table."""
+        """The rest of the result as one table; one without rows if all have been taken."""
         batches = list(self)
         return pa.Table.from_batches(batches, schema=self._driver.columns().output)
 
     def close(self) -> None:
         """Stop, whatever is still to come. May be called more than once."""
+        self._closed = self._closed or _CLOSED
+        self._release()
+
+    def _release(self) -> None:
         self._driver.close()
         self._abandoned.detach()
+
+    @contextmanager
+    def _ending(self) -> Iterator[None]:
+        """An error in here is the end of the run: it must not look like the end of its rows."""
+        try:
+            yield
+        except BaseException as error:
+            self._closed = self._closed or f"has failed ({type(error).__name__})"
+            raise
+
+    def _check_open(self) -> None:
+        if self._closed is not None:
+            raise RunClosed(
+                f"This run {self._closed}, and has no more rows to give.",
+                remedy="Call wm.local.join again, and read inside its `with` block.",
+            )
+
+
+_CLOSED = "was closed"
 
 
 def _check_stored(source: Source, limit: int) -> None:
