@@ -27,7 +27,7 @@ from watersmeet.errors import (
     WatersmeetError,
 )
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("in_waves")]
 
 ROWS = 6_000
 KEYS = 2_500
@@ -201,20 +201,6 @@ def test_a_run_whose_first_rows_were_enough(orders: DataFrame, payments: DataFra
     run.close()
 
 
-def test_closing_removes_every_file(orders: DataFrame, payments: DataFrame, tmp_path: Path) -> None:
-    with wm.join(orders, payments, on="id", storage=tmp_path) as run:
-        next(iter(run))
-        assert any(tmp_path.iterdir())
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_result_outlives_the_variable_it_came_from(
-    orders: DataFrame, payments: DataFrame
-) -> None:
-    rows = wm.join(orders, payments, on="id").to_df()
-    assert counted(rows) == expected(orders, payments)
-
-
 def test_written_by_sparks_own_writer(
     spark: SparkSession, orders: DataFrame, payments: DataFrame, tmp_path: Path
 ) -> None:
@@ -315,8 +301,25 @@ def test_input_files_that_change_during_a_run(spark: SparkSession, tmp_path: Pat
 
 
 def test_storage_that_cannot_be_written_to(orders: DataFrame, payments: DataFrame) -> None:
-    with pytest.raises(SpillError, match=r"full|write"):
+    with pytest.raises(SpillError, match=r"storage /proc/nowhere .*Choose a `storage` that exists"):
         wm.join(orders, payments, on="id", storage="/proc/nowhere")
+
+
+@pytest.mark.parametrize(
+    ("storage", "says"),
+    [
+        ("s3://nope", r"storage='s3://nope': Spark cannot read there \(No FileSystem for scheme"),
+        ("nope://x", r"storage='nope://x': Spark cannot read there"),
+        (5, "storage=5 is no path"),
+    ],
+)
+def test_storage_that_is_no_place(
+    orders: DataFrame, payments: DataFrame, storage: Any, says: str
+) -> None:
+    with pytest.raises(InvalidArgument, match=says):
+        wm.join(orders, payments, on="id", storage=storage)
+    with pytest.raises(InvalidArgument, match=says):
+        wm.aggregate(orders, payments, on="id", storage=storage, n=wm.count())
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 import watersmeet as wm
 from tests.spark.workers import watched, workers
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("in_waves")]
 
 ROWS = 20_000
 MB = 2**20

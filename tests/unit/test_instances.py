@@ -43,6 +43,7 @@ def plan(folder: Path, *, algorithm: str, how: str, instances: int) -> Plan:
         schemas=(SCHEMAS[0], SCHEMAS[1]),
         memory=2**20,
         instances=instances,
+        asked_instances=instances,
         keeps_operators=True,
         place=Place(instances, instances),
         storage=Storage(folder.as_uri()),

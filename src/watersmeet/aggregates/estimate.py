@@ -27,6 +27,8 @@ class Progress:
     bytes_read: int
     nbytes: int
     seconds: float
+    counted: bool = True
+    """Whether rows and bytes are known. Of partitions that Spark computes they are guessed."""
 
     @property
     def fraction(self) -> float:

@@ -45,17 +45,17 @@ def explain(
         facts["looks"] = f"no more before the exact answer. {crowded}"
     facts["memory"] = _memory(tables, plan)
     if latest is not None:
-        facts["read"] = (
-            f"{size_text(latest.progress.bytes_read)} of {size_text(latest.progress.nbytes)} in "
-            f"{seconds_text(latest.seconds)}, look {latest.progress.look}"
-        )
+        size = f"{size_text(latest.progress.bytes_read)} of {size_text(latest.progress.nbytes)}"
+        part = size if latest.progress.counted else f"{latest.fraction:.1%} of all partitions"
+        facts["read"] = f"{part} in {seconds_text(latest.seconds)}, look {latest.progress.look}"
     facts["forecast"] = "comes with the first estimate" if outlook is None else str(outlook)
     return "\n".join(_paragraph(name, text) for name, text in facts.items())
 
 
 def _role(plan: ReadPlan, side: Side, table: Table) -> str:
-    about = "" if table.counted else "about "
-    size = f"{len(table.blocks):,} blocks, {about}{table.rows:,} rows, {size_text(table.nbytes)}"
+    size = f"{len(table.blocks):,} blocks, {table.rows:,} rows, {size_text(table.nbytes)}"
+    if not table.counted:
+        size = f"{len(table.blocks):,} partitions whose rows nobody has counted"
     if plan.orders[side]:
         return f"sampled, {size} in random order"
     return f"{size}, " + (
@@ -99,9 +99,10 @@ def _looks(plan: ReadPlan, looks: Looks) -> str:
 
 
 def _memory(tables: tuple[Table, Table], plan: ReadPlan) -> str:
-    held = size_text(tables[plan.other].held)
     if plan.design is Design.COMPLETE:
-        return f"about {held} for the {plan.other.name.lower()} side"
+        other = tables[plan.other]
+        held = f"about {size_text(other.held)}" if other.counted else "as much as it takes"
+        return f"{held} for the {plan.other.name.lower()} side"
     if plan.design is Design.RIPPLE:
         return "rows are partitioned by key on disk, and one partition is held at a time"
     largest = size_text(largest_need(tables, plan))

@@ -49,9 +49,12 @@ def head(estimate: Estimate) -> str:
     progress = estimate.progress
     seconds = seconds_text(progress.seconds)
     if estimate.exact:
-        return f"exact after {seconds}: {progress.rows:,} rows read"
+        read = f": {progress.rows:,} rows read" if progress.counted else ""
+        return f"exact after {seconds}{read}"
     share = 100 * progress.fraction
     part = f"{share:.1f}%" if share >= 0.1 else f"{share:.2g}%"
+    if not progress.counted:
+        return f"after {seconds}: read {part} of all partitions; {_widest(estimate)}"
     return (
         f"after {seconds}: read {size_text(progress.bytes_read)} of "
         f"{size_text(progress.nbytes)}, {part} of {progress.rows:,} rows; {_widest(estimate)}"

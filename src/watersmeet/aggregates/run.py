@@ -513,6 +513,7 @@ class AggregateRun:
             bytes_read=int(self._bytes_at(read / rows if rows else 1.0)),
             nbytes=int(self._bytes_at(1.0)),
             seconds=self._working,
+            counted=all(table.counted for table in self._tables),
         )
 
     def _bytes_at(self, share: float) -> float:

@@ -10,6 +10,9 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from watersmeet.errors import InvalidArgument
 from watersmeet.spark.scans.relation import PlainScan, StagedRows
 
+# A petabyte: what Spark says of sources whose size it does not know is larger.
+_ABSURD_BYTES = 1 << 50
+
 
 def check_dataframe(dataframe: Any, side: str) -> None:
     if not hasattr(dataframe, "mapInArrow"):
@@ -24,21 +27,31 @@ def check_dataframe(dataframe: Any, side: str) -> None:
         )
 
 
-def rows_of(relation: PlainScan | StagedRows) -> int:
-    """Those of its files, or what Spark's optimizer expects."""
+def rows_of(relation: PlainScan | StagedRows) -> int | None:
+    """Those of its files, or a guess; None if there is nothing to guess from."""
     if isinstance(relation, PlainScan):
         return relation.rows
-    return _estimated_rows(relation.dataframe)
+    return _guessed_rows(relation.dataframe)
 
 
-def _estimated_rows(dataframe: DataFrame) -> int:
-    """What Spark's optimizer expects. A guess decides only how many instances there are."""
-    plan = dataframe._jdf
-    statistics = plan.queryExecution().optimizedPlan().stats()
-    if statistics.rowCount().isDefined():
-        return int(str(statistics.rowCount().get()))
-    width = int(plan.schema().defaultSize())
-    return int(str(statistics.sizeInBytes())) // max(width, 1)
+def _guessed_rows(dataframe: DataFrame) -> int | None:
+    """No more than Spark expects, nor than all that the DataFrame is made of has together.
+
+    Of a join Spark expects the product of both sides, and of values that come from Python the
+    largest number there is. To be wrong costs time, and no more.
+    """
+    plan = dataframe._jdf.queryExecution().optimizedPlan()
+    leaves = plan.collectLeaves()
+    sizes = [_size(leaves.apply(number)) for number in range(leaves.size())]
+    known = [size for size in sizes if size < _ABSURD_BYTES]
+    if len(known) < len(sizes):
+        return None
+    width = max(int(dataframe._jdf.schema().defaultSize()), 1)
+    return min(_size(plan), sum(known)) // width
+
+
+def _size(plan: Any) -> int:
+    return int(str(plan.stats().sizeInBytes()))
 
 
 def quoted(name: str) -> str:

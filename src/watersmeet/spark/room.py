@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import InvalidArgument
@@ -20,6 +23,8 @@ class Room:
 
     storage: Storage
     release: Callable[[], None]
+    spill_dir: str | None
+    """Where tasks may spill, if nobody said where: it goes with the storage, however they end."""
 
     @classmethod
     def claim(cls, given: str | Path | None, spark: SparkSession, query: str) -> Room:
@@ -31,8 +36,63 @@ class Room:
                 remedy="Give a directory that the driver and all executors reach.",
             )
         if given is None or "://" not in str(given):
-            claim = SpillClaim(given)
-            return cls(Storage(claim.area.path.as_uri()), claim.close)
+            claim = SpillClaim(given, argument="storage")
+            forget = _removed_with_java(spark, claim.area.path)
+
+            def release() -> None:
+                claim.close()
+                forget()
+
+            spill_dir = str(claim.area.path) if given is None else None
+            return cls(Storage(claim.area.path.as_uri()), release, spill_dir)
+        check_storage(given, spark)
         storage = Storage(f"{str(given).rstrip('/')}/watersmeet-run-{query}")
         storage.create()
-        return cls(storage, storage.remove)
+        return cls(storage, storage.remove, None)
+
+
+def check_storage(given: Any, spark: SparkSession) -> None:
+    """Refuse what can be no storage, without writing to it.
+
+    Spark reads results by itself, and says at once whether it can. Pyarrow may wait for a network.
+    """
+    if given is None:
+        return
+    if not isinstance(given, str | os.PathLike):
+        raise InvalidArgument(f"storage={given!r} is no path.", remedy="Give a directory.")
+    uri = str(given)
+    if "://" not in uri:
+        return
+    scheme = uri.split("://", 1)[0]
+    context = spark.sparkContext
+    assert context._jvm is not None
+    try:
+        context._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(
+            scheme, context._jsc.hadoopConfiguration()
+        )
+    except Py4JJavaError as error:
+        raise InvalidArgument(
+            f"storage={uri!r}: Spark cannot read there ({error.java_exception.getMessage()}).",
+            remedy="Give a directory that the driver and all executors reach, or a URI under "
+            "which both Spark and pyarrow know it.",
+        ) from None
+
+
+def _removed_with_java(spark: SparkSession, path: Path) -> Callable[[], None]:
+    """Have Java remove a directory when it ends, as it does after a driver that was killed.
+
+    Returns what to call when it is gone.
+    """
+    java: Any = spark.sparkContext._jvm
+    manager = java.org.apache.spark.util.ShutdownHookManager
+    directory = java.java.io.File(str(path))
+    manager.registerShutdownDeleteDir(directory)
+
+    def forget() -> None:
+        try:
+            if spark.sparkContext._jsc is not None:
+                manager.removeShutdownDeleteDir(directory)
+        except (Py4JError, OSError):
+            pass  # Java has gone before.
+
+    return forget

@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import parse_bytes
+from watersmeet.spark.interpreter import interpreter_of
 from watersmeet.spark.java import java_home
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -47,6 +48,8 @@ class Advice:
         return f"{self.setting} is {self.value}; with {self.wanted} {self.reason}"
 
 
+# What a setting means that nobody has set.
+_DEFAULTS = {"spark.python.worker.reuse": "true"}
 _WANTED = {
     "spark.python.daemon.module": (
         "watersmeet.spark.daemon",
@@ -95,8 +98,12 @@ def session(
 def check_session(spark: SparkSession) -> list[Advice]:
     """What this session should set for joins, most important first; empty when all is well."""
     found = []
+    own, ours = str(spark.sparkContext.pythonExec), interpreter_of(spark)
+    if own != ours:
+        reason = "all Python functions find the same packages; watersmeet runs its own with it"
+        found.append(Advice("PYSPARK_PYTHON", own, ours, reason))
     for name, (wanted, reason) in _WANTED.items():
-        value = spark.conf.get(name, None)
+        value = spark.conf.get(name, _DEFAULTS.get(name))
         if value != wanted:
             found.append(Advice(name, value or "not set", wanted, reason))
     master = spark.conf.get("spark.master", "") or ""

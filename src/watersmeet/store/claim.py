@@ -24,17 +24,19 @@ class SpillClaim:
     ours that is not locked and whose process is gone belongs to nobody.
     """
 
-    def __init__(self, directory: str | Path | None) -> None:
+    def __init__(self, directory: str | Path | None, *, argument: str = "spill_dir") -> None:
+        """`argument` is what the user calls the directory."""
         if directory is not None and not isinstance(directory, str | os.PathLike):
             raise InvalidArgument(
-                f"spill_dir={directory!r} is no path.", remedy="Give an existing directory."
+                f"{argument}={directory!r} is no path.", remedy="Give an existing directory."
             )
         base = Path(tempfile.gettempdir() if directory is None else directory)
         sweep(base)
-        self.area = SpillArea(base)
+        self.area = SpillArea(base, argument=argument)
+        self._argument = argument
         self._lock = -1
         try:
-            self._lock = _open_locked(self.area.path / _LOCK)
+            self._lock = self._open_locked()
             self._try_a_block()
         except BaseException:
             self.close()
@@ -46,13 +48,23 @@ class SpillClaim:
             os.close(self._lock)
             self._lock = -1
 
+    def _open_locked(self) -> int:
+        path = self.area.path / _LOCK
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise unusable(path.parent.parent, error, argument=self._argument) from error
+        with contextlib.suppress(OSError):  # Some network file systems have no locks.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return lock
+
     def _try_a_block(self) -> None:
         """A full disk is better found now than after an hour of joining."""
         path = self.area.path / "tried"
         try:
             path.write_bytes(bytes(self.area.block_bytes))
         except OSError as error:
-            raise unusable(self.area.path.parent, error) from error
+            raise unusable(self.area.path.parent, error, argument=self._argument) from error
         finally:
             path.unlink(missing_ok=True)
 
@@ -97,13 +109,3 @@ def _remove_unless_locked(directory: Path) -> None:
             shutil.rmtree(directory, ignore_errors=True)
         finally:
             os.close(lock)
-
-
-def _open_locked(path: Path) -> int:
-    try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise unusable(path.parent.parent, error) from error
-    with contextlib.suppress(OSError):  # Some network file systems have no locks.
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return lock

@@ -66,7 +66,9 @@ class SpillArea:
         *,
         block_bytes: int = 256 * 1024,
         observe: Callable[[Io], None] | None = None,
+        argument: str = "spill_dir",
     ) -> None:
+        """`argument` is what the user calls the directory."""
         self.block_bytes = block_bytes
         self._observe = observe
         self._files = 0
@@ -76,7 +78,7 @@ class SpillArea:
         try:
             self.path = Path(tempfile.mkdtemp(prefix=f"watersmeet-{os.getpid()}-", dir=base))
         except OSError as error:
-            raise unusable(base, error) from error
+            raise unusable(base, error, argument=argument) from error
 
     def create(self, schema: pa.Schema, kind: IoKind) -> BlockWriter:
         self._files += 1
@@ -213,13 +215,16 @@ def _corrupted(path: Path, what: str) -> SpillCorrupted:
     )
 
 
-def unusable(directory: Path, error: OSError) -> SpillError:
+def unusable(directory: Path, error: OSError, *, argument: str = "spill_dir") -> SpillError:
+    """In the words of whoever gave the directory, as this argument."""
+    name = "spill directory" if argument == "spill_dir" else argument
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        more = ", or give the join more memory" if argument == "spill_dir" else ""
         return SpillError(
-            f"The spill directory {directory} is full.",
-            remedy="Free some space, choose another spill_dir, or give the join more memory.",
+            f"The {name} {directory} is full.",
+            remedy=f"Free some space, or choose another `{argument}`{more}.",
         )
     return SpillError(
-        f"Cannot write to the spill directory {directory} ({error.strerror or error}).",
-        remedy="Choose a spill_dir that exists and is writable.",
+        f"Cannot write to the {name} {directory} ({error.strerror or error}).",
+        remedy=f"Choose a `{argument}` that exists and is writable.",
     )

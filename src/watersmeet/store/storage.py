@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as fs
 import xxhash
 
-from watersmeet.errors import SpillCorrupted, SpillError
+from watersmeet.errors import InvalidArgument, SpillCorrupted, SpillError
 
 
 class Section(NamedTuple):
@@ -73,6 +73,21 @@ class Storage:
             with system.open_output_stream(f"{path}/tried") as out:
                 out.write(bytes(4096))
             system.delete_file(f"{path}/tried")
+
+    def remove_all_but(self, extension: str) -> None:
+        """Remove every directory, and every file whose name ends otherwise, but for its lock."""
+        system, path = self._place()
+        with contextlib.suppress(OSError):  # What is left goes with the directory.
+            for entry in system.get_file_info(fs.FileSelector(path)):
+                if entry.type == fs.FileType.Directory:
+                    system.delete_dir(entry.path)
+                elif not entry.base_name.endswith((extension, ".lock")):
+                    system.delete_file(entry.path)
+
+    def delete(self, name: str) -> None:
+        system, path = self._place()
+        with contextlib.suppress(OSError):
+            system.delete_file(f"{path}/{name}")
 
     def remove(self) -> None:
         system, path = self._place()
@@ -147,7 +162,15 @@ class Storage:
         return pa.ipc.read_record_batch(pa.py_buffer(message), schema)
 
     def _place(self) -> tuple[fs.FileSystem, str]:
-        system, path = fs.FileSystem.from_uri(self.uri)
+        try:
+            system, path = fs.FileSystem.from_uri(self.uri)
+        except OSError as error:
+            raise self._unusable(error) from error
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InvalidArgument(
+                f"storage={self.uri!r} is no place that pyarrow can write to ({error}).",
+                remedy="Give a directory, or a URI of file:, hdfs:, s3: or gs:.",
+            ) from error
         return system, path
 
     def _unusable(self, error: OSError) -> SpillError:

@@ -30,13 +30,12 @@ from watersmeet.spark.aggregates.char import check_char_columns
 from watersmeet.spark.aggregates.engine import Blocks, ClusterEngine, RippleEngine
 from watersmeet.spark.frames import check_dataframe, rows_of
 from watersmeet.spark.keys import compared, named_keys
-from watersmeet.spark.room import Room
+from watersmeet.spark.room import Room, check_storage
 from watersmeet.spark.scans.ranges import Footers
 from watersmeet.spark.scans.relation import PlainScan, arrow_schema, open_relation
 from watersmeet.spark.tables.jobs import count_partitions
 from watersmeet.spark.tables.plan import Place
 
-_ABSURD_ROWS = 1 << 40
 _UNKNOWN_ROWS = 1 << 20
 
 
@@ -102,6 +101,7 @@ def aggregate(
     seed = parse_seed(seed)
     spark = left.sparkSession
     allowance = Allowance.parse(memory, workers=Place.of(spark).tasks_a_machine)
+    check_storage(storage, spark)
     schemas = (arrow_schema(left, argument="left"), arrow_schema(right, argument="right"))
     keys, _, others = named_keys((left, right), on)
     if others:
@@ -240,8 +240,7 @@ def _blocks(dataframe: DataFrame, argument: str) -> Blocks:
         return PlainBlocks.of(relation)
     partitions = count_partitions(dataframe)
     rows = rows_of(relation)
-    if rows > _ABSURD_ROWS:
-        # Of an RDD, or what was made of Python's values, Spark expects the largest size there is.
+    if rows is None:
         rows = _UNKNOWN_ROWS * partitions
     return PartitionBlocks(relation, partitions, rows)
 

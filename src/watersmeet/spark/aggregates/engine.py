@@ -30,7 +30,7 @@ from watersmeet.spark.aggregates.tasks import (
 )
 from watersmeet.spark.room import Room
 from watersmeet.spark.tables.blocks import in_blocks
-from watersmeet.spark.tables.jobs import Partitions, Record, run_over, run_tasks
+from watersmeet.spark.tables.jobs import Partitions, Record, cancel, run_over, run_tasks
 from watersmeet.spark.tables.plan import Place
 from watersmeet.store.storage import Sections, Storage
 
@@ -78,7 +78,7 @@ class _Jobs:
         return f"row path, computed by Spark {how}, because {source.relation.reason}"
 
     def cancel(self) -> None:
-        self._spark.sparkContext.cancelJobsWithTag(self._query)
+        cancel(self._spark, self._query)
 
     def close(self) -> None:
         self.cancel()

@@ -22,6 +22,7 @@ from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.schema import On
 from watersmeet.spark.columns import plain, result_columns, with_metadata
+from watersmeet.spark.interpreter import our_python
 from watersmeet.spark.question import settled
 from watersmeet.spark.routing import HashRouter
 from watersmeet.spark.streams.host import run_batch
@@ -30,6 +31,7 @@ from watersmeet.spark.streams.plan import StreamPlan
 from watersmeet.spark.streams.state import Manifest, StateDirectory
 from watersmeet.spark.streams.ticks import parse_interval, tick_stream
 from watersmeet.spark.streams.wire import ENDS, TAG, Wire, instance_of, tag
+from watersmeet.spark.worker import settle
 from watersmeet.store.account import SMALLEST_MEMORY, MemoryPlan
 
 EndCondition: TypeAlias = "Column | str | None"
@@ -150,10 +152,12 @@ def _joined(
         wire = wire.union(tick_stream(wire.sparkSession, wire.schema, interval))
 
     def host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         return run_batch(plan, batches)
 
     parted = wire.repartitionById(plan.instances, instance_of(sf.col(TAG)))
-    return parted.mapInArrow(host, columns)
+    with our_python(wire.sparkSession):
+        return parted.mapInArrow(host, columns)
 
 
 def _tags(side: Side, instance: Column, marks: Ends, plan: StreamPlan) -> Column:

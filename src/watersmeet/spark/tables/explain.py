@@ -29,18 +29,26 @@ def explain(
     facts = {"join": _question(plan), "algorithm": _algorithm(plan)}
     for side in Side:
         facts[side.name.lower()] = _way(relations[side])
-    facts["instances"] = _instances(plan)
+    guessed = progress is None and plan.asked_instances is None
+    if guessed and any(isinstance(relation, StagedRows) for relation in relations):
+        facts["instances"] = (
+            f"{_memory(plan)}; how many instances is decided once the rows of the row path have "
+            "been counted"
+        )
+    else:
+        facts["instances"] = _instances(plan)
     facts["storage"] = plan.storage.uri
     if progress is not None:
-        facts["order"] = (
-            f"by {key_order}, on which both tables are clustered: a wave reads stretches of keys"
-            if key_order
-            else "random"
-        )
+        if progress.waves > 1:
+            facts["order"] = (
+                f"by {key_order}, on which both tables are clustered: a wave reads stretches of "
+                "keys"
+                if key_order
+                else "random"
+            )
         facts["progress"] = str(progress)
-        facts["results"] = ", ".join(
-            f"{rows:,} {stage}" for stage, rows in metrics.results.items() if rows
-        )
+        found = [f"{rows:,} {stage}" for stage, rows in metrics.results.items() if rows]
+        facts["results"] = ", ".join(found) or "none"
     lines = [_paragraph(name, text) for name, text in facts.items()]
     return "\n".join(lines + [_paragraph("advice", text) for text in advice])
 
@@ -64,8 +72,12 @@ def _way(relation: PlainScan | StagedRows) -> str:
     return f"row path, staged once before the first wave, because {relation.reason}"
 
 
+def _memory(plan: Plan) -> str:
+    return f"{plan.memory / 2**20:.0f} MB for each of {plan.place.tasks_a_machine} tasks a machine"
+
+
 def _instances(plan: Plan) -> str:
-    each = f"{plan.memory / 2**20:.0f} MB for each of {plan.place.tasks_a_machine} tasks a machine"
+    each = _memory(plan)
     if plan.keeps_operators:
         return f"{plan.instances}, {each}; operators stay in their workers between waves"
     return f"{plan.instances}, {each}; built again in every wave, as not all fit side by side"

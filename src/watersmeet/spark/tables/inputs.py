@@ -11,11 +11,12 @@ from pyspark.sql import SparkSession
 from watersmeet.model import Side
 from watersmeet.policies.order import random_order
 from watersmeet.spark.scans.ranges import ranges_of
-from watersmeet.spark.scans.relation import PlainScan, Split, StagedRows
-from watersmeet.spark.tables.jobs import run_over, run_tasks
+from watersmeet.spark.scans.relation import PlainScan, Split
+from watersmeet.spark.tables.jobs import run_tasks
 from watersmeet.spark.tables.order import order_by_key
 from watersmeet.spark.tables.plan import Plan
-from watersmeet.spark.tables.scanning import ScanTask, scan, stage
+from watersmeet.spark.tables.scanning import ScanTask, scan
+from watersmeet.spark.tables.staging import Relation, Staged
 from watersmeet.spark.tables.waves import Piece, cut, shared_out
 from watersmeet.store.storage import Sections
 
@@ -86,9 +87,6 @@ class StagedInput:
         return sum(file.rows for file in self._waves[wave])
 
 
-Relation = PlainScan | StagedRows
-
-
 class Inputs:
     """Both sides of a run, wave by wave."""
 
@@ -98,9 +96,11 @@ class Inputs:
         relations: tuple[Relation, Relation],
         plan: Plan,
         *,
+        staged: Staged,
         ends: Sequence[float],
         seed: int,
     ) -> None:
+        """`staged` are the files of the sides that are no plain scan."""
         self._spark = spark
         self._plan = plan
         self._plain = {
@@ -111,7 +111,18 @@ class Inputs:
         self.key_order: str | None = None
         """The key column by whose order parts are read; None if they are in a random one."""
         self._orders = self._ordered(seed)
-        self.sides = [self._open(side, relations[side], ends, seed + side) for side in Side]
+        self.sides: list[Input] = [
+            PlainInput(
+                self._plain[side],
+                side,
+                ends,
+                order=self._orders[side],
+                tasks=plan.place.tasks,
+            )
+            if side in self._plain
+            else StagedInput(staged[side], ends, seed + side)
+            for side in Side
+        ]
         self.waves = len(ends)
 
     def scan(self, wave: int) -> tuple[list[Sections], list[Sections]]:
@@ -151,22 +162,3 @@ class Inputs:
             side: random_order(len(relation.row_groups), seed=seed + side)
             for side, relation in self._plain.items()
         }
-
-    def _open(self, side: Side, relation: Relation, ends: Sequence[float], seed: int) -> Input:
-        if isinstance(relation, PlainScan):
-            return PlainInput(
-                relation,
-                side,
-                ends,
-                order=self._orders[side],
-                tasks=self._plan.place.tasks,
-            )
-        plan = self._plan
-        records = run_over(
-            relation.dataframe,
-            lambda batches: stage(batches, side, plan),
-            query=plan.query,
-            what=f"staging the {side.name.lower()} side",
-        )
-        files = sorted(map(Sections.from_description, records), key=lambda file: file.name)
-        return StagedInput(files, ends, seed)

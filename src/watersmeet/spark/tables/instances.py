@@ -43,6 +43,8 @@ class JoinTask:
     waves: tuple[Arrivals, ...]
     """All so far; the last of them is to be done."""
     last: bool
+    most_bytes: int | None = None
+    """Give up once the result is larger: it is then better delivered in parts."""
 
     @property
     def number(self) -> int:
@@ -111,6 +113,8 @@ def _join(task: JoinTask, plan: Plan, instance: Instance) -> Record:
         for matches in chain(found, _finish(instance.operator) if task.last else ()):
             if len(matches):
                 writer.append(instance.schema.materialise(matches))
+            if task.most_bytes is not None and writer.nbytes > task.most_bytes:
+                return {"too_large": True}
     return _record(task, instance, before) | {"files": writer.files}
 
 

@@ -12,6 +12,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet import errors
+from watersmeet.spark.interpreter import missing_in_worker, our_python
+from watersmeet.spark.worker import settle
 
 Task = TypeVar("Task")
 Record = dict[str, Any]
@@ -43,6 +45,7 @@ def run_tasks(
         return []
 
     def do(numbers: Iterable[int]) -> Iterable[str]:
+        settle()
         return _told({"task": number, "result": work(tasks[number])} for number in numbers)
 
     with named(spark, query=query, what=what):
@@ -66,6 +69,7 @@ def run_over(
     names = dataframe.columns
 
     def host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
         for message in _told(work(_renamed(batches, names))):
             yield pa.RecordBatch.from_pydict({"message": [message]}, schema=_MESSAGES)
 
@@ -93,6 +97,7 @@ class Partitions:
         names = dataframe.columns
 
         def host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            settle()
             context = TaskContext.get()
             assert context is not None
             rows = _renamed(batches, names)
@@ -183,16 +188,28 @@ def _kind(name: str) -> type[errors.WatersmeetError]:
 
 @contextmanager
 def named(spark: SparkSession, *, query: str, what: str) -> Iterator[None]:
-    """Describe the jobs of this thread in Spark's UI, and tag them so that they can be cancelled.
+    """Run the jobs of this thread on a Python that has what they need, described in Spark's UI.
 
-    The user's own description is given back.
+    They are tagged, so that they can be cancelled. The user's own description is given back.
     """
     context = spark.sparkContext
     before = context.getLocalProperty("spark.job.description")
     context.setJobDescription(f"watersmeet {query}: {what}")
     context.addJobTag(query)
     try:
-        yield
+        with our_python(spark):
+            yield
+    except Exception as error:
+        missing = missing_in_worker(str(error))
+        if missing is None:
+            raise
+        raise missing from None
     finally:
         context.removeJobTag(query)
         context.setLocalProperty("spark.job.description", before)  # type: ignore[arg-type]
+
+
+def cancel(spark: SparkSession, query: str) -> None:
+    """End the jobs of a query, if its session has not been stopped before."""
+    if spark.sparkContext._jsc is not None:
+        spark.sparkContext.cancelJobsWithTag(query)

@@ -20,7 +20,8 @@ from watersmeet.spark.frames import check_dataframe, rows_of
 from watersmeet.spark.question import settled
 from watersmeet.spark.room import Room
 from watersmeet.spark.scans.relation import open_relation
-from watersmeet.spark.tables.plan import Place, Plan, instances_for, times_too_large
+from watersmeet.spark.tables.files import RunFiles, sweep
+from watersmeet.spark.tables.plan import Place, Plan, Sizes
 from watersmeet.spark.tables.run import JoinRun
 from watersmeet.store.account import SMALLEST_MEMORY, MemoryPlan
 
@@ -96,24 +97,32 @@ def join(
     result = result_columns(frames, schema)
     _check_names(schema.output.names, spark)
     query = uuid.uuid4().hex[:8]
-    rows = (rows_of(relations[0]), rows_of(relations[1]))
-    parts = times_too_large(schema, rows, memory=each, place=place)
-    if instances is None:
-        instances = instances_for(rows, parts, memory=each, place=place)
-    instances = _positive(instances, "instances")
+    if instances is not None:
+        instances = _positive(instances, "instances")
+    # What cannot be guessed is taken for small: it is counted before it is joined.
+    guessed = Sizes((rows_of(relations[0]) or 0, rows_of(relations[1]) or 0))
+    sweep()
     room = Room.claim(storage, spark, query)
     plan = Plan(
         query=query,
         question=question,
         schemas=schemas,
         memory=each,
-        instances=instances,
-        keeps_operators=parts == 1,
+        instances=instances or place.tasks,
+        asked_instances=instances,
+        keeps_operators=True,
         place=place,
         storage=room.storage,
-        spill_dir=None if spill_dir is None else str(spill_dir),
+        spill_dir=room.spill_dir if spill_dir is None else str(spill_dir),
     )
-    return JoinRun(spark, relations, plan, columns=result, seed=seed, release=room.release)
+    return JoinRun(
+        spark,
+        relations,
+        plan.fitted(guessed),
+        columns=result,
+        seed=seed,
+        files=RunFiles(room, spark, query=query),
+    )
 
 
 def _check_names(names: list[str], spark: SparkSession) -> None:

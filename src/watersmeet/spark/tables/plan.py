@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 
@@ -63,6 +63,8 @@ class Plan:
     memory: int
     """Bytes for one task."""
     instances: int
+    asked_instances: int | None
+    """How many the user wants, whatever the size of the tables."""
     keeps_operators: bool
     """Whether operators stay in their workers between waves: all of them fit side by side.
 
@@ -108,6 +110,14 @@ class Plan:
         width = max(_row_bytes(schema) for schema in self.schemas)
         return min(max(self.memory // 64 // width, 1), _PUSHED_ROWS)
 
+    def fitted(self, sizes: Sizes) -> Plan:
+        """The same for tables of these sizes, as many instances as they need."""
+        parts = _times_too_large(self.join, sizes, memory=self.memory, place=self.place)
+        instances = self.asked_instances or instances_for(
+            sizes.rows, parts, memory=self.memory, place=self.place
+        )
+        return replace(self, instances=instances, keeps_operators=parts == 1)
+
     def __getstate__(self) -> dict[str, object]:
         # What can be made again from the rest is large, and some of it cannot travel.
         return {name: value for name, value in vars(self).items() if name not in _DERIVED}
@@ -116,9 +126,26 @@ class Plan:
 _DERIVED = ("join", "router")
 
 
-def times_too_large(join: JoinSchema, rows: tuple[int, int], *, memory: int, place: Place) -> int:
+@dataclass(frozen=True)
+class Sizes:
+    """How large both tables are: rows, and bytes as far as they have been counted."""
+
+    rows: tuple[int, int]
+    nbytes: tuple[int, int] = (0, 0)
+
+
+def bytes_of(schemas: tuple[pa.Schema, pa.Schema], sizes: Sizes) -> int:
+    """About what the columns of both tables take; texts that nobody has seen count little."""
+    return sum(
+        max(sizes.rows[side] * _payload_bytes(schemas[side]), sizes.nbytes[side]) for side in Side
+    )
+
+
+def _times_too_large(join: JoinSchema, sizes: Sizes, *, memory: int, place: Place) -> int:
     """How many times the memory of all tasks is needed to hold all rows; 1 if they fit."""
-    held = sum(rows[side] * _row_bytes(join.stored(side)) for side in Side)
+    held = sum(
+        max(sizes.rows[side] * _row_bytes(join.stored(side)), sizes.nbytes[side]) for side in Side
+    )
     room = MemoryPlan.split(memory).store * place.tasks
     return max(ceil(held / room), 1)
 
@@ -126,12 +153,20 @@ def times_too_large(join: JoinSchema, rows: tuple[int, int], *, memory: int, pla
 def instances_for(rows: tuple[int, int], parts: int, *, memory: int, place: Place) -> int:
     """So many that one of them fits in a task's memory, and its index in the processor's cache.
 
-    `parts` is how many times the memory they need. At least one for each task at a time.
+    `parts` is how many times the memory they need. At least one for each task at a time, and that
+    times a power of two: what was divided among more can then be taken for divided among fewer.
     """
     each = max(parts, ceil(sum(rows) / (_ROWS_IN_CACHE * place.tasks)))
+    most = max(_MOST_INSTANCES // place.tasks, 1)
     if parts == 1:  # They share a task's memory.
-        each = min(each, max(memory // _LEAST_MEMORY, 1))
-    return place.tasks * min(each, max(_MOST_INSTANCES // place.tasks, 1))
+        most = min(most, max(memory // _LEAST_MEMORY, 1))
+    power = 1 << (each - 1).bit_length()
+    return place.tasks * (power if power <= most else 1 << (most.bit_length() - 1))
+
+
+def _payload_bytes(schema: pa.Schema) -> int:
+    fixed = (kind.bit_width / 8 if _is_fixed(kind) else _VARIABLE_BYTES for kind in schema.types)
+    return ceil(sum(fixed))
 
 
 def _row_bytes(schema: pa.Schema) -> int:

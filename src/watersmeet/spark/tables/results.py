@@ -32,12 +32,14 @@ class ResultWriter:
         self._most = min(_GROUP_BYTES, plan.memory // 16)
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
+        self.nbytes = 0
         self._writer: pq.ParquetWriter | None = None
         self._file: pa.NativeFile | None = None
 
     def append(self, batch: pa.RecordBatch) -> None:
         self._waiting.append(batch)
         self._bytes += batch.nbytes
+        self.nbytes += batch.nbytes
         if self._bytes >= self._most:
             self._write()
 
@@ -81,7 +83,10 @@ def read_results(
     """The rows of these files, as a DataFrame that has these columns."""
     schema = plain(columns)
     if files:
-        rows = spark.read.schema(schema).parquet(*map(plan.storage.path_of, files))
+        # A session may be told to pass over files that are missing or damaged. Not over these:
+        # rows would be missing without a word.
+        reader = spark.read.options(ignoreMissingFiles=False, ignoreCorruptFiles=False)
+        rows = reader.schema(schema).parquet(*map(plan.storage.path_of, files))
     else:
         rows = spark.createDataFrame([], schema)
     return with_metadata(rows, columns)

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
 from types import TracebackType
 from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from watersmeet.errors import WatersmeetError
+from watersmeet.errors import RunClosed, WatersmeetError
 from watersmeet.spark.session import check_session
 from watersmeet.spark.tables.explain import explain
-from watersmeet.spark.tables.inputs import Inputs, Relation
+from watersmeet.spark.tables.files import RunFiles
+from watersmeet.spark.tables.inputs import Inputs
 from watersmeet.spark.tables.instances import JoinTask, arrivals, join_wave
-from watersmeet.spark.tables.jobs import Record, run_tasks
+from watersmeet.spark.tables.jobs import Record, cancel, run_tasks
 from watersmeet.spark.tables.metrics import RunMetrics, WaveMetrics
-from watersmeet.spark.tables.plan import Plan
+from watersmeet.spark.tables.plan import Plan, bytes_of
 from watersmeet.spark.tables.results import read_results
-from watersmeet.spark.tables.waves import shares
+from watersmeet.spark.tables.staging import Relation, Staged, divided, sizes_of, staged
+from watersmeet.spark.tables.waves import SMALL_BYTES, WHOLE, shares
 from watersmeet.store.storage import Sections
 
-_WHOLE = [1.0]
+Scanned = tuple[list[Sections], list[Sections]]
 
 
 @dataclass(frozen=True)
@@ -59,17 +60,20 @@ class Progress:
 
 @dataclass(frozen=True)
 class Wave:
-    """New rows of the result. `rows` may be used any number of times until the run is closed."""
+    """New rows of the result. `rows` may be used any number of times, also after the run."""
 
     rows: DataFrame
     progress: Progress
+
+    def __repr__(self) -> str:
+        return f"<Wave: {self.rows}; {self.progress}>"
 
 
 @dataclass
 class _Done:
     """A wave that has been joined."""
 
-    files: tuple[list[Sections], list[Sections]]
+    files: Scanned
     records: list[Record]
     progress: Progress = field(init=False)
 
@@ -82,8 +86,12 @@ class JoinRun:
     """A join of two DataFrames. Nothing runs before the first wave is asked for.
 
     Iterate over its waves, or ask for the whole with `to_df` or `write`; both can be mixed, and
-    a wave is computed once. While a wave is being used, the rows of the next are read. Closing
-    the run removes its files, and with them the rows that its DataFrames stand for.
+    a wave is computed once, however often it is iterated over. While a wave is being used, the rows
+    of the next are read. Small tables come in a single wave.
+
+    Closing the run removes its files, but for results that a DataFrame can still read: those go
+    with the last of them. Nothing more can be asked of a closed run but what it knows: `metrics`,
+    `explain`. Anything else raises RunClosed.
     """
 
     def __init__(
@@ -94,36 +102,57 @@ class JoinRun:
         *,
         columns: StructType,
         seed: int,
-        release: Callable[[], None],
+        files: RunFiles,
     ) -> None:
         self._spark = spark
         self._relations = relations
         self._plan = plan
         self._columns = columns
         self._seed = seed
-        self._ends = shares(rebuilt=not plan.keeps_operators)
+        self._inputs: Inputs | None = None
+        self._staged: Staged = {}
+        self._ends = WHOLE
+        self._most_bytes: int | None = None
         self._done: list[_Done] = []
         self._started: float | None = None
         self._stopped = False
-        self._ahead: tuple[int, Future[tuple[list[Sections], list[Sections]]]] | None = None
+        self._ahead: tuple[int, Future[Scanned]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="watersmeet-scan")
+        self._files = files
+        self._advice = [str(advice) for advice in check_session(spark)]
         self.metrics = RunMetrics()
-        # Not when the run itself is let go: its DataFrames may still be in use.
-        self._release = weakref.finalize(spark, release)
+        # Not the results, if a DataFrame that came from here is still in use.
+        self._abandoned = weakref.finalize(self, files.abandon)
+        self._abandoned.atexit = False
 
     def __iter__(self) -> Iterator[Wave]:
+        self._check_open()
+        return self._waves()
+
+    def _waves(self) -> Iterator[Wave]:
         number = 0
-        while number < len(self._ends):
-            if self._stopped:
+        while self._inputs is None or number < len(self._ends):
+            self._check_open()
+            if number == len(self._done) and (self._stopped or not self._next()):
                 return
-            if number == len(self._done):
-                self._advance()
             done = self._done[number]
             yield Wave(self._rows(done.results), done.progress)
             number += 1
 
+    def _next(self) -> bool:
+        """Compute the next wave; False if the run was stopped meanwhile."""
+        try:
+            self._advance(whole=False)
+        except Exception:
+            self._check_open()
+            if self._stopped:
+                return False
+            raise
+        return True
+
     def to_df(self) -> DataFrame:
         """The whole, exact result."""
+        self._check_open()
         self._complete()
         return self._rows([name for done in self._done for name in done.results])
 
@@ -133,26 +162,40 @@ class JoinRun:
 
     def explain(self) -> str:
         """What runs and why, which way the rows come, and how far it is, for a person to read."""
-        progress = self._done[-1].progress if self._done else None
         return explain(
             self._relations,
             self._plan,
-            key_order=self._inputs.key_order if self._started else None,
-            advice=[str(advice) for advice in check_session(self._spark)],
-            progress=progress,
+            key_order=self._inputs.key_order if self._inputs else None,
+            advice=self._advice,
+            progress=self._done[-1].progress if self._done else None,
             metrics=self.metrics,
         )
 
+    def __repr__(self) -> str:
+        state = "nothing read yet"
+        if self._done:
+            state = str(self._done[-1].progress)
+        if self._files.closed:
+            state += "; closed"
+        elif self._stopped:
+            state += "; stopped"
+        question = self._plan.question
+        return f"<JoinRun: {question.how} join by {question.algorithm}, {state}>"
+
     def stop(self) -> None:
-        """End the run early. Waves that were delivered remain usable; no more will come."""
+        """End the run early. Waves that were delivered remain usable; no more will come.
+
+        Another thread may call it: an iteration that waits for a wave ends then.
+        """
         self._stopped = True
-        self._spark.sparkContext.cancelJobsWithTag(self._plan.query)
+        cancel(self._spark, self._plan.query)
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def close(self) -> None:
-        """Stop, and remove the run's files with all rows in them."""
-        self.stop()
-        self._release()
+        """Stop, and remove the run's files; results when no DataFrame can read them any more."""
+        if not self._files.closed:
+            self.stop()
+            self._files.close()
 
     def __enter__(self) -> Self:
         return self
@@ -166,54 +209,90 @@ class JoinRun:
         self.close()
 
     def _complete(self) -> None:
-        if self._started is None:
-            # Nobody waits for early rows, and a single wave is the least work.
-            self._ends = _WHOLE
-        while len(self._done) < len(self._ends):
+        while self._inputs is None or len(self._done) < len(self._ends):
+            try:
+                if not self._stopped:
+                    # Nobody waits for early rows, and a single wave is the least work.
+                    self._advance(whole=True)
+            except Exception:
+                self._check_open()
+                if not self._stopped:
+                    raise
             if self._stopped:
                 raise WatersmeetError(
                     "The run was stopped before its result was complete.",
                     remedy="Call wm.join again, or use the waves that were delivered.",
                 )
-            self._advance()
 
-    def _advance(self) -> None:
-        """Compute the next wave."""
+    def _advance(self, *, whole: bool) -> None:
+        """Compute the next wave; the first is all of it if only the `whole` is asked for."""
         if self._started is None:
             self._started = time.monotonic()
         number = len(self._done)
         begun = time.monotonic()
-        files = self._scanned(number)
+        inputs = self._inputs or self._open(whole=whole)
+        files = self._scanned(number, inputs)
         scanned = time.monotonic()
         if number + 1 < len(self._ends):
-            self._ahead = number + 1, self._thread.submit(self._inputs.scan, number + 1)
+            self._ahead = number + 1, self._thread.submit(inputs.scan, number + 1)
         records = self._join(number, files)
+        if any("too_large" in record for record in records):
+            self._open_again()
+            self._advance(whole=False)
+            return
         joined = time.monotonic()
         done = _Done(files, records)
         self._done.append(done)
         self.metrics.waves.append(
             WaveMetrics.of(
                 records,
-                rows_read=self._inputs.rows_in(number),
+                rows_read=inputs.rows_in(number),
                 bytes_stored=sum(file.nbytes for side in files for file in side),
                 scan_seconds=scanned - begun,
                 join_seconds=joined - scanned,
             )
         )
-        done.progress = self._progress(joined)
+        done.progress = self._progress(joined, inputs)
 
-    @cached_property
-    def _inputs(self) -> Inputs:
-        return Inputs(self._spark, self._relations, self._plan, ends=self._ends, seed=self._seed)
+    def _open(self, *, whole: bool) -> Inputs:
+        """Count the rows that only Spark knows, then decide on instances and waves."""
+        files = staged(self._relations, self._plan)
+        sizes = sizes_of(self._relations, files)
+        self._plan, self._staged = divided(self._spark, files, sizes, plan=self._plan)
+        if whole:
+            self._ends = WHOLE
+        elif bytes_of(self._plan.schemas, sizes) <= SMALL_BYTES:
+            self._ends = WHOLE
+            self._most_bytes = 2 * SMALL_BYTES // self._plan.place.tasks
+        else:
+            self._ends = shares(rebuilt=not self._plan.keeps_operators)
+        return self._cut()
 
-    def _scanned(self, number: int) -> tuple[list[Sections], list[Sections]]:
+    def _open_again(self) -> None:
+        """Small tables with a large result: begin anew, with first rows that come early."""
+        self._ends = shares(rebuilt=not self._plan.keeps_operators)
+        self._most_bytes = None
+        self._cut()
+
+    def _cut(self) -> Inputs:
+        self._inputs = Inputs(
+            self._spark,
+            self._relations,
+            self._plan,
+            staged=self._staged,
+            ends=self._ends,
+            seed=self._seed,
+        )
+        return self._inputs
+
+    def _scanned(self, number: int, inputs: Inputs) -> Scanned:
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == number:
             return ahead[1].result()
-        return self._inputs.scan(number)
+        return inputs.scan(number)
 
-    def _join(self, number: int, files: tuple[list[Sections], list[Sections]]) -> list[Record]:
-        plan = self._plan
+    def _join(self, number: int, files: Scanned) -> list[Record]:
+        plan, most_bytes = self._plan, self._most_bytes
 
         def task(instance: int) -> JoinTask:
             earlier = tuple(
@@ -221,7 +300,8 @@ class JoinRun:
                 for done in self._done
             )
             waves = (*earlier, arrivals(instance, files))
-            return JoinTask(instance, waves, last=number + 1 == len(self._ends))
+            last = number + 1 == len(self._ends)
+            return JoinTask(instance, waves, last=last, most_bytes=most_bytes)
 
         bundles = run_tasks(
             self._spark,
@@ -233,11 +313,11 @@ class JoinRun:
         )
         return [record for bundle in bundles for record in bundle["records"]]
 
-    def _progress(self, now: float) -> Progress:
+    def _progress(self, now: float, inputs: Inputs) -> Progress:
         assert self._started is not None
         waves = range(len(self._done))
-        left, right = zip(*(self._inputs.rows_in(wave) for wave in waves), strict=True)
-        total = [side.rows for side in self._inputs.sides]
+        left, right = zip(*(inputs.rows_in(wave) for wave in waves), strict=True)
+        total = [side.rows for side in inputs.sides]
         return Progress(
             wave=len(self._done),
             waves=len(self._ends),
@@ -248,4 +328,15 @@ class JoinRun:
         )
 
     def _rows(self, files: Sequence[str]) -> DataFrame:
-        return read_results(self._spark, self._plan, files, columns=self._columns)
+        rows = read_results(self._spark, self._plan, files, columns=self._columns)
+        if files:
+            self._files.handed_out(rows)
+        return rows
+
+    def _check_open(self) -> None:
+        if self._files.closed:
+            raise RunClosed(
+                "This run was closed, and has no more rows to give.",
+                remedy="Call wm.join again, and ask for rows inside its `with` block; DataFrames "
+                "that were taken before remain usable.",
+            )

@@ -13,6 +13,10 @@ GROWTH = 6.0
 LAST_SHARE = 0.28
 """The last wave is smaller than growth would make it: most results come with the last rows."""
 _SHARES_REBUILT = (0.05, 0.4, 1.0)
+WHOLE = [1.0]
+# Four waves take most of a second whatever they read: eight jobs. Tables of so many bytes together
+# are joined in about one second by two tasks, as one wave, and nobody is served by parts of that.
+SMALL_BYTES = 32 * 2**20
 
 
 def shares(*, rebuilt: bool = False) -> list[float]:

@@ -1,0 +1,107 @@
+"""Which Python do tasks run on? One that has watersmeet, whatever the session would start.
+
+A session takes its workers' Python from PYSPARK_PYTHON when it starts, and `python3` from PATH
+without it: in an environment that was not activated that is another one, without our packages. On
+one machine the Python of this process can do the work instead, for our own functions and for nobody
+else's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from watersmeet.errors import MissingPackage
+
+# What a task of ours imports; looked for without loading it, which takes long.
+_NEEDED = ("watersmeet", "pyarrow", "numpy", "numba", "xxhash")
+_QUESTION = """
+import importlib.util, json, sys
+missing = [name for name in sys.argv[1:] if importlib.util.find_spec(name) is None]
+ours = importlib.util.find_spec("watersmeet")
+print(json.dumps([sys.version_info[:2], missing, ours and list(ours.submodule_search_locations)]))
+"""
+_PATIENCE_S = 60.0
+_HERE = Path(__file__).resolve().parents[1]
+
+_lock = threading.RLock()
+_own: weakref.WeakKeyDictionary[SparkContext, tuple[int, str]] = weakref.WeakKeyDictionary()
+"""Contexts that run our functions just now: how many at once, and what their Python was before."""
+_fitting: dict[str, bool] = {}
+
+
+def interpreter_of(spark: SparkSession) -> str:
+    """The Python that our tasks are run with: the session's own if it will do."""
+    context = spark.sparkContext
+    with _lock:
+        own = _own[context][1] if context in _own else str(context.pythonExec)
+    # On other machines nobody can be asked before a task runs.
+    if own == sys.executable or not str(context.master).startswith("local"):
+        return own
+    with _lock:
+        if own not in _fitting:
+            _fitting[own] = _fits(own)
+        return own if _fitting[own] else sys.executable
+
+
+@contextlib.contextmanager
+def our_python(spark: SparkSession) -> Iterator[None]:
+    """Functions that are handed to Spark in here run on a Python that has what they need."""
+    context = spark.sparkContext
+    wanted = interpreter_of(spark)
+    with _lock:
+        count, own = _own.get(context, (0, context.pythonExec))
+        _own[context] = (count + 1, own)
+        context.pythonExec = wanted
+    try:
+        yield
+    finally:
+        with _lock:
+            count, own = _own[context]
+            if count > 1:
+                _own[context] = (count - 1, own)
+            else:
+                del _own[context]
+                context.pythonExec = own
+
+
+def _fits(program: str) -> bool:
+    """Whether this Python has the same version as ours, and our packages from the same place."""
+    try:
+        told = subprocess.run(
+            [program, "-c", _QUESTION, *_NEEDED],
+            capture_output=True, text=True, timeout=_PATIENCE_S, check=True,
+        )  # fmt: skip
+        version, missing, places = json.loads(told.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return False
+    there = [Path(place).resolve() for place in places or []]
+    return not missing and tuple(version) == sys.version_info[:2] and there == [_HERE]
+
+
+def missing_in_worker(text: str) -> MissingPackage | None:
+    """What to say if a task failed because its Python has not what it needs; None if it has."""
+    for name in _NEEDED:
+        if f"ModuleNotFoundError: No module named '{name}" in text:
+            return MissingPackage(
+                f"Spark's Python workers cannot import {name}.",
+                remedy="Install watersmeet on every executor, for the Python that PYSPARK_PYTHON "
+                "names when the session starts; a path that only this program has added to "
+                "sys.path is unknown to them.",
+            )
+    if "PYTHON_VERSION_MISMATCH" in text:
+        return MissingPackage(
+            "Spark's Python workers have another version of Python than this program "
+            f"({sys.version_info[0]}.{sys.version_info[1]}).",
+            remedy="Set PYSPARK_PYTHON to the same Python before the session is started.",
+        )
+    return None
