@@ -40,12 +40,12 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     )
     shown = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert in_outline(waves) == in_outline(shown[0])
-    assert "400,000 results" in waves.splitlines()[-1]
+    assert "4,000,000 results" in waves.splitlines()[-1]
     assert asked == shown[1]
     storage = re.compile("^storage .*", re.MULTILINE)
     assert storage.sub("", explained) == storage.sub("", shown[2])
     assert in_outline(estimated) == in_outline(shown[3])
-    assert "Row(revenue=1998000.0, n=400000)" in estimated
+    assert "Row(revenue=19980000.0, n=4000000)" in estimated
     assert streamed == shown[4]
     assert ended == ""
     assert advised == "nothing to set\n"

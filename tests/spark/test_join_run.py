@@ -277,13 +277,13 @@ def test_small_tables_with_a_large_result_come_in_waves(
         pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=20)
         frame = spark.read.parquet(str(tmp_path / f"{name}.parquet"))
         frames.append(frame if way == "file path" else frame.where("abs(k) >= 0"))
-    with wm.join(*frames, on="k") as run:
+    with wm.join(frames[0], frames[1], on="k") as run:
         waves = list(run)
         assert run.explain().count(way) == 2
         assert len(waves) == 4
         assert sum(wave.rows.distinct().count() for wave in waves) == 250_000
         assert run.metrics.rows_out == 250_000
-    with wm.join(*frames, on="k") as run:
+    with wm.join(frames[0], frames[1], on="k") as run:
         assert run.to_df().count() == 250_000
         assert len(run.metrics.waves) == 1
 

@@ -14,9 +14,11 @@ import pytest
 
 import watersmeet as wm
 from tests.spark.session import CORES, settings
-from watersmeet.errors import InvalidArgument
+from watersmeet.errors import InvalidArgument, MissingPackage
+from watersmeet.spark.interpreter import _fits
 from watersmeet.spark.java import java_home
 from watersmeet.spark.session import check_session
+from watersmeet.spark.tables.jobs import run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,6 +116,117 @@ def test_a_users_own_session_works_and_is_told_what_to_set(tmp_path: Path) -> No
     told = ended.stdout.splitlines()
     assert any("spark.python.daemon.module is not set" in line for line in told)
     assert any("spark.master is local[2]; with local[2,4]" in line for line in told)
+    # What nobody has set, and is as it should be, is not worth a word.
+    assert len(told) == 2
+
+
+NOT_ACTIVATED = """
+import gc
+import watersmeet as wm
+from pyspark.sql import SparkSession
+from watersmeet.spark.tables.jobs import run_tasks
+
+spark = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false").getOrCreate()
+assert spark.sparkContext.pythonExec == "python3"
+left = spark.createDataFrame([(1, "a"), (2, "b")], "k int, x string")
+right = spark.range(5).selectExpr("CAST(id AS int) AS k", "id AS y")
+with wm.join(left, right, on="k") as run:
+    print(sorted(map(tuple, run.to_df().collect())))
+    print(run.explain())
+with wm.aggregate(left, right, on="k", n=wm.count(), s=wm.sum("y")) as run:
+    print(run.exact().answer.to_pylist())
+
+left.write.parquet("stream")
+streams = [spark.readStream.schema(left.schema).parquet("stream") for _ in range(2)]
+joined = wm.join_streams(*streams, on="k", state="state", memory="64MB")
+query = joined.writeStream.format("memory").queryName("joined").trigger(availableNow=True)
+query.option("checkpointLocation", "checkpoint").start().awaitTermination()
+print(spark.table("joined").count(), "from streams")
+
+# Workers of Spark's own daemon have set aside what they loaded.
+told = run_tasks(
+    spark, [0], lambda _: {"frozen": gc.get_freeze_count()}, at_once=1, query="q", what="asking"
+)
+assert told[0]["frozen"] > 50_000, told
+# The user's own functions still go where the user wants them.
+assert spark.sparkContext.pythonExec == "python3"
+spark.stop()
+"""
+
+
+def other_python(folder: Path) -> Path:
+    """A python3 without any packages, as in an environment that was not activated."""
+    program = folder / "python3"
+    program.write_text(f'#!/bin/sh\nexec {sys._base_executable} -S "$@"\n')  # type: ignore[attr-defined]
+    program.chmod(0o755)
+    return program
+
+
+def test_an_environment_that_was_not_activated_is_found(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    other_python(tmp_path / "bin")
+    environment = {name: text for name, text in os.environ.items() if name != "PYSPARK_PYTHON"}
+    environment |= {
+        "JAVA_HOME": str(java_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "TMPDIR": str(tmp_path),
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", NOT_ACTIVATED],
+        capture_output=True, text=True, check=False, cwd=tmp_path, env=environment,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert "[(1, 'a', 1), (2, 'b', 2)]" in ended.stdout
+    assert "[{'n': 2, 's': 3}]" in ended.stdout
+    assert "2 from streams" in ended.stdout
+    words = " ".join(ended.stdout.split())
+    assert f"advice PYSPARK_PYTHON is python3; with {sys.executable} all Python" in words
+    assert "spark.python.worker.reuse" not in words
+
+
+def test_which_python_will_do(tmp_path: Path) -> None:
+    """One that was chosen on purpose is used, if it has what our tasks need."""
+    wrapper = tmp_path / "wrapper"
+    wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    assert _fits(str(wrapper))
+    assert not _fits(str(other_python(tmp_path)))
+    assert not _fits(str(tmp_path / "none"))
+
+
+@pytest.mark.parametrize("name", ["watersmeet", "pyarrow", "numba"])
+def test_a_worker_without_a_package_is_told_in_a_sentence(spark: SparkSession, name: str) -> None:
+    def work(task: int) -> dict[str, Any]:
+        raise ModuleNotFoundError(f"No module named '{name}'")
+
+    with pytest.raises(MissingPackage, match=f"workers cannot import {name}") as raised:
+        run_tasks(spark, [0], work, at_once=1, query="q", what="failing")
+    assert "\n" not in str(raised.value)
+
+
+KILLED = """
+import os, signal, sys
+import watersmeet as wm
+spark = wm.session(cores=2, memory="1g")
+left, right = (spark.range(1000).selectExpr("id AS k", f"id AS {name}") for name in "ab")
+run = wm.join(left, right, on="k")
+rows = run.to_df()
+assert rows.count() == 1000
+unused = wm.join(left, right, on="k")
+print(len([name for name in os.listdir(os.environ["TMPDIR"]) if name.startswith("watersmeet-")]))
+sys.stdout.flush()
+os.kill(os.getpid(), signal.{signal})
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+def test_a_driver_that_is_killed_leaves_nothing(tmp_path: Path, name: str) -> None:
+    """Java outlives it by a moment, and clears up."""
+    ended = run(KILLED.replace("{signal}", name), tmp_path)
+    assert ended.returncode != 0
+    assert ended.stdout == "2\n"
+    assert not list(tmp_path.glob("watersmeet-*"))
 
 
 def test_our_own_session_needs_no_advice(spark: SparkSession) -> None:

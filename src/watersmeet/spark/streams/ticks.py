@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from watersmeet.errors import InvalidArgument
+from watersmeet.spark.interpreter import our_python
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?)\s*")
 _SHORTEST = 0.01
@@ -51,7 +52,8 @@ def parse_interval(ticks: object) -> float | None:
 
 def tick_stream(spark: SparkSession, schema: StructType, interval: float) -> DataFrame:
     """A stream without rows that makes a micro-batch due every `interval` seconds."""
-    spark.dataSource.register(Ticks)
+    with our_python(spark):
+        spark.dataSource.register(Ticks)
     reader = spark.readStream.format(Ticks.name()).schema(schema)
     return reader.option("interval", repr(interval)).load()
 
