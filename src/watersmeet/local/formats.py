@@ -22,9 +22,10 @@ MAX_ROWS = 65_536
 # Without a buffered stream Arrow loads whole column chunks: reading 4 M rows of four columns in
 # row groups of 2 M took 118 MB resident, with it 27 MB (pyarrow 26).
 _PARQUET_BUFFER = 64 * 1024
-# Where texts may be of any length, batches are of fewer rows (reading takes as long: 2 M rows of
-# four columns 0.25 s with 8,192 rows a batch and 0.24 s with 1,024), and the first one of few.
-_PARQUET_ROWS = 8_192
+# Where texts may be of any length, batches are of fewer rows than elsewhere, and the first one of
+# few. Fewer still would cost time: 1 M rows a side with short texts took 0.44 s of processor time
+# with this many, 0.62 s with 8,192.
+_PARQUET_ROWS = 32_768
 _PARQUET_FIRST_ROWS = 256
 # A batch may be so many times as large as it was meant to be before fewer rows are asked for.
 _TOO_LARGE = 4
