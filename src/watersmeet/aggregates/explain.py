@@ -75,14 +75,14 @@ def _sample(plan: ReadPlan, table: Table) -> str:
             if stratum < 0
         )
         certain = (
-            f"{_count(division.certain, 'block')} with {rows:,} rows stand out by their size or "
-            "by what the files say of their content, are read first and count as they are; "
+            f"{_count(division.certain, 'block')} ({rows:,} rows) read in any case, for size or "
+            "for what the files say of the content; "
         )
     if not table.facts:
         return certain + "nothing is known of the blocks before they are read"
     if division.count > 1:
-        return f"{certain}the others are drawn from {division.count} strata of blocks alike"
-    return f"{certain}{'the others' if certain else 'all'} are drawn from one heap"
+        return f"{certain}the others drawn from {division.count} strata of blocks alike"
+    return f"{certain}{'the others' if certain else 'all'} drawn alike"
 
 
 def _count(number: int, noun: str) -> str:

@@ -80,7 +80,7 @@ class Ledger:
         ledger._centres = list(self._centres)
         # What is left is below the threshold, where one was set.
         ledger.bounds = [
-            (-tail.threshold(), tail.threshold()) if tail.reason() else bounds
+            (-tail.threshold(), tail.threshold()) if tail.heavy() else bounds
             for tail, bounds in zip(self.tails, self.bounds, strict=True)
         ]
         ledger.tails = [

@@ -37,7 +37,7 @@ def strata(
     extreme: Node | None = None
     rest: Node | None = None
     for expression, tail in zip(question.aggregates.expressions, tails, strict=True):
-        if expression.sides != {sampled} or not tail.reason():
+        if expression.sides != {sampled} or not tail.heavy():
             continue
         size: Node = Absolute(_double(expression.tree), _DOUBLE)
         above = Compare(">", size, Literal(tail.threshold(), _DOUBLE), _TRUTH)

@@ -127,11 +127,19 @@ class TailSketch:
         seen = float(self._largest.max())
         if seen >= most:
             return ""  # the files hold nothing larger: the tail has been seen
+        if reason := self.heavy(least_index):
+            return reason
+        if UNSEEN_TIMES * seen < most < np.inf:
+            return f"values of up to {most:.4g} are unread, the largest so far is {seen:.4g}"
+        return ""
+
+    def heavy(self, least_index: float = LEAST_INDEX) -> str:
+        """The same by the values alone, whatever the files say of others."""
+        if self.count < ROWS_TO_JUDGE:
+            return ""
         share, index = self.largest_share(), self.hill()
         if share > MOST_SHARE:
             return f"one value holds {share:.0%} of the spread: heavy tail"
         if index < least_index:
             return f"the largest values thin out slowly (tail index {index:.1f}): heavy tail"
-        if UNSEEN_TIMES * seen < most < np.inf:
-            return f"values of up to {most:.4g} are unread, the largest so far is {seen:.4g}"
         return ""
