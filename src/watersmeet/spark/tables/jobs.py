@@ -12,6 +12,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet import errors
+from watersmeet.spark.computing import computing
 from watersmeet.spark.interpreter import missing_in_worker, our_python
 from watersmeet.spark.worker import settle
 
@@ -73,7 +74,7 @@ def run_over(
         for message in _told(work(_renamed(batches, names))):
             yield pa.RecordBatch.from_pydict({"message": [message]}, schema=_MESSAGES)
 
-    with named(dataframe.sparkSession, query=query, what=what):
+    with computing(what), named(dataframe.sparkSession, query=query, what=what):
         rows = _numbered(dataframe).mapInArrow(host, _SPARK_MESSAGES).collect()
     return _heard([row.message for row in rows])
 
@@ -112,7 +113,7 @@ class Partitions:
 
     def run(self, partitions: Sequence[int], *, what: str) -> list[Record]:
         """The results of these partitions, in no order."""
-        with named(self._spark, query=self._query, what=what):
+        with computing(what), named(self._spark, query=self._query, what=what):
             texts = self._spark.sparkContext.runJob(
                 self._rdd, lambda rows: [row.message for row in rows], list(partitions)
             )
