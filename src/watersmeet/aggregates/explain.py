@@ -78,11 +78,12 @@ def _sample(plan: ReadPlan, table: Table) -> str:
             f"{_count(division.certain, 'block')} ({rows:,} rows) read in any case, for size or "
             "for what the files say of the content; "
         )
+    others = "the others" if certain else "blocks"
     if not table.facts:
         return certain + "nothing is known of the blocks before they are read"
     if division.count > 1:
-        return f"{certain}the others drawn from {division.count} strata of blocks alike"
-    return f"{certain}{'the others' if certain else 'all'} drawn alike"
+        return f"{certain}{others} drawn from {division.count} strata of blocks alike"
+    return f"{certain}{others} drawn alike"
 
 
 def _count(number: int, noun: str) -> str:
