@@ -275,7 +275,7 @@ def test_stop_from_another_thread_ends_an_iteration_that_waits() -> None:
     engine: Any = run._engine
     reading, share = threading.Event(), engine._share
 
-    def held_up(blocks: Any, *, sketched: bool) -> Any:
+    def held_up(blocks: Any, summing: Any, *, sketched: bool) -> Any:
         reading.set()
         engine._cancelled.wait()
         engine._check()
@@ -284,7 +284,7 @@ def test_stop_from_another_thread_ends_an_iteration_that_waits() -> None:
     seen: list[Any] = []
     waiting = threading.Thread(target=lambda: seen.extend(run))
     waiting.start()
-    reading.wait()
+    assert reading.wait(60), "the engine did not begin to read"
     run.stop()
     waiting.join()
     assert seen == []
