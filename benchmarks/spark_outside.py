@@ -26,14 +26,21 @@ class SparkProcess(Watched):
     """
 
     def __init__(
-        self, scratch: Path, *, warm: bool = True, look_every_s: float | None = None
+        self,
+        scratch: Path,
+        *,
+        warm: bool = True,
+        plain: bool = False,
+        look_every_s: float | None = None,
     ) -> None:
+        """With `plain` the session is one that a user might start, with Spark's own settings."""
         super().__init__(["-m", "benchmarks.spark_worker"], look_every_s=look_every_s)
         self._idle: dict[int, dict[str, int]] = {}
         self._peaks: dict[str, int] = defaultdict(int)
         self._opened = False
         self.workers = 0
-        self.say(json.dumps({"scratch": str(scratch), "cores": CORES, "warm": warm}))
+        opening = {"scratch": str(scratch), "cores": CORES, "warm": warm, "plain": plain}
+        self.say(json.dumps(opening))
 
     def __exit__(self, *exc: object) -> None:
         # Spark removes its files when it is stopped and not killed.

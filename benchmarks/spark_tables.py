@@ -2,8 +2,9 @@
 
 5 M x 5 M rows from Parquet (a bigint key, a bigint and a double a side), every key once a side, so
 5 M results, written to Spark's noop sink. All peers run in turn on one session of two tasks at a
-time, after a round that is checked and not quoted. Then first answers are taken from sessions that
-are started for them.
+time, after a round that is checked and not quoted; the waves also in a session of the user's own,
+which has none of the settings that `wm.session` chooses. Then first answers are taken from
+sessions that are started for them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ MEMORY = 1024 * MB
 
 SPARK, WAVES, WHOLE = "Spark's own join", "ours, by waves", "ours, whole"
 ROW_PATH = "ours, by waves, no plain scan"
+PLAIN = "ours, by waves, in a session of one's own"
 PEERS = {SPARK: "spark_table", WAVES: "waves", WHOLE: "whole", ROW_PATH: "waves_of_rows"}
+PEERS |= {PLAIN: "waves"}
 
 COLD_OURS = "new session: ours, first wave"
 COLD_COUNT = "new session: Spark, count of a table"
@@ -34,11 +37,15 @@ def run(places: Places, *, quick: bool) -> Section:
     relations = uniform(places.file("tables"), rows=rows, files=FILES)
     right = expected(relations)
     measured = SparkMeasured(expected=dict.fromkeys(PEERS, right))
-    with SparkProcess(places.scratch / "spark") as process:
+    with (
+        SparkProcess(places.scratch / "spark") as process,
+        SparkProcess(places.scratch / "own", plain=True) as own,
+    ):
         for repetition in range(2 if quick else 4):
             for name, peer in PEERS.items():
                 warming = repetition == 0
-                one = process.run(peer, relations, memory=MEMORY, check=warming)
+                where = own if name == PLAIN else process
+                one = where.run(peer, relations, memory=MEMORY, check=warming)
                 measured.add(name, one, quoted=not warming)
                 _say(f"{repetition} {name}", one.failure or seconds(one.seconds))
     for _ in range(1 if quick else 2):

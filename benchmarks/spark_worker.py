@@ -30,8 +30,11 @@ def main() -> None:
     from benchmarks.relations import Relations
     from benchmarks.spark_peers import PEERS, Stage
 
-    # Without workers started beforehand where none of ours will run.
-    spark = wm.session(cores=opening["cores"], warm=opening["warm"])
+    if opening["plain"]:
+        spark = _plain_session(opening["cores"])
+    else:
+        # Without workers started beforehand where none of ours will run.
+        spark = wm.session(cores=opening["cores"], warm=opening["warm"])
     _say({"ready": time.perf_counter() - began}, answers)
     for line in sys.stdin:
         order = json.loads(line)
@@ -51,6 +54,21 @@ def main() -> None:
             text = f"{type(error).__name__}: {error}".splitlines()[0]
             _say({"seconds": stage.seconds, "failure": text}, answers)
     spark.stop()
+
+
+def _plain_session(cores: int) -> Any:
+    """A session as a user starts it, on a Java that is there and with a heap of the same size."""
+    from pyspark.sql import SparkSession
+
+    from watersmeet.spark.java import java_home
+    from watersmeet.spark.session import _heap
+
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.master(f"local[{cores}]")
+    builder = builder.config("spark.driver.memory", f"{_heap() // 2**20}m")
+    # The web server's port may be taken.
+    return builder.config("spark.ui.enabled", "false").getOrCreate()
 
 
 def _say(message: dict[str, Any], answers: Any) -> None:
