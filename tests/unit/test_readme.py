@@ -44,7 +44,9 @@ def test_the_first_example_joins_two_tables_on_spark(
     assert in_outline(printed) == in_outline(SHOWN_ON_SPARK)
     # Every visit has one order.
     assert "\n4,000,000 rows so far" in printed
-    assert [path.suffix for path in tmp_path.iterdir()] == [""], "only the two tables remain"
+    # Results stay as long as Java has a DataFrame that can read them; nothing else does.
+    remaining = {path.suffix for path in tmp_path.glob("watersmeet-*/*")}
+    assert remaining <= {".parquet", ".lock"}
 
 
 @pytest.mark.spark
