@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
@@ -211,6 +212,9 @@ def named(spark: SparkSession, *, query: str, what: str) -> Iterator[None]:
 
 
 def cancel(spark: SparkSession, query: str) -> None:
-    """End the jobs of a query, if its session has not been stopped before."""
-    if spark.sparkContext._jsc is not None:
+    """End the jobs of a query, if its session has not been stopped before, or is being stopped."""
+    if spark.sparkContext._jsc is None:
+        return
+    # A session that stops meanwhile ends all jobs anyway, and answers with any of these.
+    with suppress(Py4JError, OSError, AttributeError):
         spark.sparkContext.cancelJobsWithTag(query)
