@@ -15,7 +15,8 @@ from watersmeet import errors
 
 __all__ = [
     "StreamLog", "__version__", "aggregate", "avg", "count", "errors", "join", "join_streams",
-    "local", "session", "stddev", "stddev_pop", "stream_metrics", "sum", "var_pop", "variance",
+    "local", "session", "stddev", "stddev_pop", "stream_error", "stream_metrics",
+    "sum", "var_pop", "variance",
 ]  # fmt: skip
 
 # What needs Spark, and the module it comes from.
@@ -25,6 +26,7 @@ _SPARK = {
     "join": "watersmeet.spark.tables.join",
     "join_streams": "watersmeet.spark.streams.join",
     "session": "watersmeet.spark.session",
+    "stream_error": "watersmeet.spark.streams.failure",
     "stream_metrics": "watersmeet.spark.streams.metrics",
 }
 
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     )
     from watersmeet.spark.aggregates.aggregate import aggregate
     from watersmeet.spark.session import session
+    from watersmeet.spark.streams.failure import stream_error
     from watersmeet.spark.streams.join import join_streams
     from watersmeet.spark.streams.metrics import StreamLog, stream_metrics
     from watersmeet.spark.tables.join import join

@@ -199,7 +199,7 @@ def test_a_spilled_file_is_put_once(tmp_path: Path, folder: Folder) -> None:
     for start in range(0, 120, 40):
         numbered(join.push(L, batch(L, range(start, start + 40), first=start)))
         increments.save(folder)
-    spilled = {run["name"] for p in increments.save(folder)["partitions"] for run in p["runs"][L]}
+    spilled = increments.save(folder)["partitions"]["names"]
     inputs = {path.name for path in join.parts.spill.path.iterdir()}
     assert len(spilled) == len(inputs) > 1
     join.close()

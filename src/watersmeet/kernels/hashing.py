@@ -117,6 +117,13 @@ def hash_fixed(data, width, rows):
     return hashes
 
 
+@njit([types.void(types.uint64[::1], _HASHES)], nogil=True, cache=True)
+def fold(hashes, words):
+    """Make another word a part of each hash, in place."""
+    for row in range(hashes.size):
+        hashes[row] = _mix(hashes[row] * PRIME_1 + words[row])
+
+
 _SIDE = (_BYTES, _OFFSETS_64, types.int64, _INDEX)
 
 

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from watersmeet.model import Side
 
+_MOST_FLUSHES = 64
+
 
 class ExpectedResults:
     """Er of every task, kept up as rows arrive and leave.
@@ -57,6 +59,23 @@ class ExpectedResults:
 
     def dd_done(self, partition: int, *, reported: float) -> None:
         self.dd[partition] = max(self.dd[partition] - reported, 0.0)
+
+    def forget(self, oldest: NDArray[np.int64]) -> None:
+        """Forget when rows were flushed, as far as nobody will ask; `oldest` is the stamp of the
+        oldest row in memory by [side, partition].
+
+        What a row owes when it leaves is what lay on the other disk when it came, so flushes
+        before the oldest row are one number. Of the rest every other one goes when there are many:
+        it is an estimate that policies are given.
+        """
+        for side in Side:
+            for p, stamps in enumerate(self._flush_stamps[side]):
+                rows = self._flushed_rows[side][p]
+                old = int(np.searchsorted(stamps, oldest[side.other, p]))
+                del stamps[:old], rows[:old]
+                while len(stamps) > _MOST_FLUSHES:
+                    # Of the older half: the last sum is what the next one is added to.
+                    del stamps[: _MOST_FLUSHES // 2 : 2], rows[1 : _MOST_FLUSHES // 2 + 1 : 2]
 
     def save(self) -> dict[str, Any]:
         return {

@@ -68,6 +68,7 @@ class ArrivalStage:
                 yield from self._make_room_for(rows)
             parts.expected.arrived(side, counts)
             self._memory.tables[side].add(hashes, stamps, rows, counts)
+            parts.newest[side][counts > 0] = stamps[-1]
         parts.tell_memory()
 
     def _meet(

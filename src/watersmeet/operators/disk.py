@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.model import Side
-from watersmeet.operators.history import History
+from watersmeet.operators.history import History, Stays
 from watersmeet.store.device import Costs
 from watersmeet.store.runs import SpilledRun
 
@@ -19,6 +19,13 @@ class DiskPartition:
 
     runs: tuple[list[SpilledRun], list[SpilledRun]] = field(default_factory=lambda: ([], []))
     history: History = field(default_factory=History)
+
+    def prune(self, oldest: NDArray[np.int64]) -> None:
+        """Forget what was joined as far as it tells nothing. `oldest` is when the oldest row in
+        memory came, left and right."""
+        self.history.prune(
+            [Stays([run.departed for run in self.runs[side]], int(oldest[side])) for side in Side]
+        )
 
 
 class Disk:

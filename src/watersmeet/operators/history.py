@@ -19,6 +19,7 @@ case of equal DTS. Ranges of hashes say how far a task had come when it was inte
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +78,15 @@ def _within(inner: tuple[int, int], outer: tuple[int, int]) -> bool:
     return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
+@dataclass(frozen=True, slots=True)
+class Stays:
+    """Where a side's rows of a partition are: when those of each run left, and when the oldest in
+    memory came: later than any stamp if none is there."""
+
+    departed: Sequence[tuple[int, int]]
+    oldest: int
+
+
 class History:
     """What has been joined from disk in one partition."""
 
@@ -102,6 +112,53 @@ class History:
         self._merge_log = _Log(4)
         for each in self._merges:
             self._merge_log.append((*each.left, *each.right), each.hashes)
+
+    @property
+    def merges(self) -> Sequence[Merge]:
+        return self._merges
+
+    def scans(self, side: Side) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+        """Stamps and hashes of what was read while `side` was in memory, oldest first."""
+        return self._scans[side].arrays()
+
+    def __len__(self) -> int:
+        return len(self._merges) + sum(len(self.scans(side)[0]) for side in Side)
+
+    def prune(self, stays: Sequence[Stays]) -> None:
+        """Forget scans that tell nothing that is not known without them.
+
+        A scan at stamp s tells about rows of its side that were in memory at s: those that are
+        there still, and those that left after s. It may go if a later scan s2 read the same, and
+        whoever left between the two has been merged with what was read; or, without such a scan,
+        if everyone who left after s has been merged and nobody who came before s is there still.
+        """
+        for side in Side:
+            keep = np.ones(len(self.scans(side)[0]), np.bool_)
+            for n in range(len(keep)):
+                keep[n] = self._tells(side, n, stays[side], keep)
+            if not keep.all():
+                self._scans[side].keep(keep)
+
+    def _tells(self, side: Side, n: int, stays: Stays, keep: NDArray[np.bool_]) -> bool:
+        stamps, hashes = self.scans(side)
+        stamp, first, last = stamps[n].tolist()
+        unmerged = [
+            departed
+            for departed in stays.departed
+            if departed[1] > stamp and not self._have_merged(side, departed, (first, last))
+        ]
+        if not unmerged and stays.oldest > stamp:
+            return False
+        again = (stamps[:, 0] > stamp) & (stamps[:, 1] <= first) & (last <= stamps[:, 2])
+        again &= (hashes[:, 0] <= hashes[n, 0]) & (hashes[n, 1] <= hashes[:, 1])
+        later = stamps[again & keep, 0]
+        before = min((departed[0] for departed in unmerged), default=np.iinfo(np.int64).max)
+        return not (later < before).any()
+
+    def _have_merged(self, side: Side, mine: tuple[int, int], others: tuple[int, int]) -> bool:
+        """Whether one merge has joined all of a side's rows in a range with the other's."""
+        wanted = Merge(mine, others) if side is Side.LEFT else Merge(others, mine)
+        return any(merge.covers(wanted) for merge in self._merges)
 
     def arrays(self) -> Past:
         left, right = self._scans
@@ -134,11 +191,17 @@ class _Log:
 
     def append(self, stamps: tuple[int, ...], hashes: tuple[int, int]) -> None:
         if self._count == len(self._stamps):
-            self._stamps = np.concatenate([self._stamps, np.empty_like(self._stamps)])
-            self._hashes = np.concatenate([self._hashes, np.empty_like(self._hashes)])
+            more = max(self._count, 4)
+            self._stamps = np.resize(self._stamps, (self._count + more, self._stamps.shape[1]))
+            self._hashes = np.resize(self._hashes, (self._count + more, 2))
         self._stamps[self._count] = stamps
         self._hashes[self._count] = hashes
         self._count += 1
+
+    def keep(self, kept: NDArray[np.bool_]) -> None:
+        stamps, hashes = self.arrays()
+        self._stamps, self._hashes = stamps[kept], hashes[kept]
+        self._count = len(self._stamps)
 
     def last(self) -> list[int] | None:
         if not self._count:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import os
+import struct
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import xxhash
 
 from watersmeet.kernels.hashing import partition_of
 from watersmeet.model import Side
 from watersmeet.operators import state
-from watersmeet.operators.disk import DiskPartition
 from watersmeet.operators.history import History
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.state import Manifest
 from watersmeet.store.runs import STILL_HERE, RunWriter, SpilledRun, write_run
-from watersmeet.store.spill import IoKind
+from watersmeet.store.spill import IoKind, corrupted, unusable
 
 # Each segment is a file to open when the state is read. All of memory is written again when
 # there are so many, which adds this fraction of it to an average save.
 _MOST_SEGMENTS = 64
+# Checksum and length of the index at the end of a file.
+_END = struct.Struct("<QQ")
 
 
 class StateArea(Protocol):
@@ -48,6 +53,7 @@ class Increments:
         self._segments: tuple[list[Manifest], list[Manifest]] = ([], [])
         self._next_stamp = 0
         self._names: dict[str, str] = {}
+        self._oldest = join.parts.oldest()
 
     def save(self, area: StateArea) -> Manifest:
         """Have the join's state in the area. `files` in the manifest are all that it refers to."""
@@ -58,6 +64,7 @@ class Increments:
             path = parts.spill.path / marks["name"]
             marks["name"] = area.put(path)
             path.unlink()
+        self._oldest = parts.oldest()
         for side in Side:
             self._save_segment(side, area)
         self._next_stamp = parts.stamp
@@ -87,9 +94,7 @@ class Increments:
         parts = self.join.parts
         state.begin(self.join, manifest)
         self._next_stamp = manifest["stamp"]
-        for p, saved in enumerate(manifest["partitions"]):
-            parts.disk.partitions[p] = self._load_partition(saved, area)
-            parts.disk.changed(p)
+        self._load_partitions(manifest["partitions"], area)
         parts.memory.hold_at_least([side["rows"] for side in manifest["resident"]])
         for side in Side:
             oldest = np.array(manifest["resident"][side]["oldest"], np.int64)
@@ -118,23 +123,22 @@ class Increments:
         writer = RunWriter(parts.spill, table.schema, IoKind.FLUSH, block_rows=rows)
         run = write_run(writer, table, np.arange(first, len(table)), departed=STILL_HERE)
         writer.close()
+        write_index(parts.spill.path / run.name, [run])
         name = area.put(parts.spill.path / run.name)
-        segments.append(run.describe() | {"name": name})
+        segments.append({"name": name, "rows": run.rows})
         run.remove()
 
     def _resident(self, side: Side) -> Manifest:
         """How many rows are in memory, and the stamp of each partition's oldest."""
-        table = self.join.parts.memory.tables[side]
-        first = table.oldest(np.minimum(table.by_partition, 1))
-        oldest = [int(table.stamps[index[0]]) if len(index) else STILL_HERE for index in first]
-        return {"rows": len(table), "oldest": oldest}
+        parts = self.join.parts
+        return {"rows": len(parts.memory.tables[side]), "oldest": self._oldest[side].tolist()}
 
     def _load_segment(
         self, side: Side, segment: Manifest, oldest: np.ndarray, area: StateArea
     ) -> None:
         parts = self.join.parts
         local = self._fetch(segment["name"], area)
-        described = segment | {"name": local.name}
+        described = read_index(local)[0] | {"name": local.name}
         run = SpilledRun.from_description(described, parts.schema.stored(side), parts.spill)
         read = run.open(IoKind.SCAN)
         for number in range(run.block_count):
@@ -148,36 +152,87 @@ class Increments:
 
     # ---- rows on disk ---------------------------------------------------------------------------
 
-    def _save_partitions(self, area: StateArea) -> list[Manifest]:
-        parts, before, self._names = self.join.parts, self._names, {}
-        saved = []
-        for disk in parts.disk.partitions:
-            runs = [[run.describe() for run in disk.runs[side]] for side in Side]
-            for run in (run for side in runs for run in side):
-                local = run["name"]
-                if local not in self._names:
-                    name = before.get(local) or area.put(parts.spill.path / local)
-                    self._names[local] = name
-                run["name"] = self._names[local]
-            saved.append({"runs": runs, "history": disk.history.save()})
-        return saved
-
-    def _load_partition(self, saved: Manifest, area: StateArea) -> DiskPartition:
+    def _save_partitions(self, area: StateArea) -> Manifest:
+        """Which run of which file is where. What a run consists of is in the file, written once."""
         parts = self.join.parts
-        disk = DiskPartition(history=History.load(saved["history"]))
-        fetched = {name: local for local, name in self._names.items()}
-        for side in Side:
-            for described in saved["runs"][side]:
-                run = SpilledRun.from_description(described, parts.schema.stored(side), parts.spill)
-                if run.name not in fetched:
-                    local = self._fetch(run.name, area).name
-                    self._names[local], fetched[run.name] = run.name, local
-                run.name = fetched[run.name]
-                parts.spill.retain(run.name)
-                disk.runs[side].append(run)
-        return disk
+        runs_in: dict[str, list[SpilledRun]] = {}
+        for disk in parts.disk.partitions:
+            for run in (*disk.runs[Side.LEFT], *disk.runs[Side.RIGHT]):
+                runs_in.setdefault(run.name, []).append(run)
+        self._names = {local: self._saved_file(local, runs_in[local], area) for local in runs_in}
+        numbers = {local: number for number, local in enumerate(self._names)}
+        return {
+            "names": list(self._names.values()),
+            "runs": [
+                [[[numbers[run.name], run.place] for run in disk.runs[side]] for side in Side]
+                for disk in parts.disk.partitions
+            ],
+            "histories": [disk.history.save() for disk in parts.disk.partitions],
+        }
+
+    def _saved_file(self, local: str, runs: list[SpilledRun], area: StateArea) -> str:
+        if local in self._names:
+            return self._names[local]
+        path = self.join.parts.spill.path / local
+        write_index(path, runs)
+        return area.put(path)
+
+    def _load_partitions(self, saved: Manifest, area: StateArea) -> None:
+        parts = self.join.parts
+        files = []
+        for name in saved["names"]:
+            path = self._fetch(name, area)
+            self._names[path.name] = name
+            files.append((path.name, read_index(path)))
+        for p, sides in enumerate(saved["runs"]):
+            disk = parts.disk.partitions[p]
+            disk.history = History.load(saved["histories"][p])
+            for side in Side:
+                schema = parts.schema.stored(side)
+                for number, place in sides[side]:
+                    local, index = files[number]
+                    described = index[place] | {"name": local}
+                    run = SpilledRun.from_description(described, schema, parts.spill)
+                    run.place = place
+                    parts.spill.retain(local)
+                    disk.runs[side].append(run)
+            parts.disk.changed(p)
 
     def _fetch(self, name: str, area: StateArea) -> Path:
         path = self.join.parts.spill.path / f"state-{name}"
         area.get(name, path)
         return path
+
+
+# ---- what a file holds, at its end --------------------------------------------------------------
+
+
+def write_index(path: Path, runs: list[SpilledRun]) -> None:
+    """Append a description of its runs to a file that is complete. A manifest that listed all
+    blocks would grow with the state, and is written with every batch."""
+    described = []
+    for place, run in enumerate(runs):
+        run.place = place
+        described.append({k: v for k, v in run.describe().items() if k != "name"})
+    content = json.dumps(described).encode()
+    try:
+        with path.open("ab") as file:
+            file.write(content + _END.pack(xxhash.xxh3_64_intdigest(content), len(content)))
+    except OSError as error:
+        raise unusable(path.parent, error) from error
+
+
+def read_index(path: Path) -> list[Manifest]:
+    """The descriptions that `write_index` appended."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(-_END.size, os.SEEK_END)
+            checksum, length = _END.unpack(file.read(_END.size))
+            file.seek(end - length)
+            content = file.read(length)
+    except (OSError, ValueError) as error:
+        raise corrupted(path, "is shorter than what was written") from error
+    if xxhash.xxh3_64_intdigest(content) != checksum:
+        raise corrupted(path, "has been altered")
+    described: list[Manifest] = json.loads(content)
+    return described

@@ -41,7 +41,7 @@ class Passed:
     piece: Piece
 
 
-class _Cursor:
+class Cursor:
     """A place in a run, with some blocks loaded ahead of it."""
 
     def __init__(self, run: Run, *, ahead: int) -> None:
@@ -125,6 +125,8 @@ class _Output:
         self._writer = writer
         self._schema = schema
         self._departed = (runs[0].departed[0], runs[-1].departed[1])
+        self._latest = max(run.latest for run in runs)
+        self._generation = 1 + max(run.generation for run in runs)
         self._waiting: list[Piece] = []
         self._rows = 0
 
@@ -140,7 +142,7 @@ class _Output:
 
     def finish(self) -> SpilledRun:
         self._write()
-        run = self._writer.cut(self._departed)
+        run = self._writer.cut(self._departed, latest=self._latest, generation=self._generation)
         self._writer.close()
         return run
 
@@ -179,7 +181,8 @@ class Merging:
         self._history = history
         self._pairs = pairs
         self._from = position
-        self._cursors = tuple([_Cursor(run, ahead=ahead) for run in side] for side in runs)
+        self._read_up_to = 0
+        self._cursors = tuple([Cursor(run, ahead=ahead) for run in side] for side in runs)
         self._hot: Iterator[Iterator[Found | Passed]] | None = None
         # A side of one run is merged already and stays the run it is.
         self._outputs: list[_Output | None] = [None, None]
@@ -189,6 +192,12 @@ class Merging:
                 kind = IoKind.MERGE_WRITE
                 writer = RunWriter(area, schemas[side], kind, block_rows=rows)
                 self._outputs[side] = _Output(writer, runs[side], schemas[side])
+
+    @property
+    def catching_up(self) -> bool:
+        """Whether it was begun again and is not yet where it had been. Interrupted before that, it
+        would have got nowhere, however often it is begun."""
+        return self._read_up_to < self._from and not self.done
 
     def step(self) -> Iterator[Found | Passed]:
         """Do a bounded piece of the operation."""
@@ -218,6 +227,7 @@ class Merging:
             yield from self._pair(left, right)
             for side, piece in zip(Side, (left, right), strict=True):
                 yield from self._pass(side, piece)
+            self._read_up_to = LAST_HASH + 1 if bound is None else bound
             self._advance(LAST_HASH if bound is None else bound)
         if bound is None:
             self.done = True
@@ -259,6 +269,7 @@ class Merging:
 
     def _one_hash(self, hash_: int) -> Iterator[Iterator[Found | Passed]]:
         """Block by block nested loop for a hash whose rows fill more than a step may hold."""
+        self._read_up_to = hash_
         self._advance(hash_)
         if hash_ == self.position:
             number = 0
@@ -272,6 +283,7 @@ class Merging:
             for cursor in self._cursors[side]:
                 for piece in cursor.skip_equal(hash_):
                     yield self._pass(side, piece)
+        self._read_up_to = hash_ + 1
         self._advance(hash_ + 1)
 
     def _advance(self, position: int) -> None:

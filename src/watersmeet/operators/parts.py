@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from watersmeet.meters.distinct import DistinctKeys
 from watersmeet.meters.expected import ExpectedResults
 from watersmeet.meters.rates import ArrivalRates
@@ -17,6 +20,7 @@ from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount, MemoryPlan
 from watersmeet.store.device import measure_costs
 from watersmeet.store.index import PairBuffer
+from watersmeet.store.runs import STILL_HERE
 from watersmeet.store.spill import SpillArea
 
 _SMALLEST_BLOCK = 4096
@@ -61,6 +65,8 @@ class Parts:
         self.rates = ArrivalRates(partitions, decay=tuning.decay, time_unit=tuning.time_unit)
         self.expected = ExpectedResults(partitions)
         self.distinct = DistinctKeys()
+        self.newest = np.zeros((2, partitions), np.int64)
+        """When the last row came, by [side, partition]."""
         self.stamp = 1
         self._costs = tuning.costs
 
@@ -68,6 +74,15 @@ class Parts:
         """The next stamp; every event has its own."""
         self.stamp += 1
         return self.stamp - 1
+
+    def oldest(self) -> NDArray[np.int64]:
+        """The stamp of the oldest row in memory by [side, partition], STILL_HERE for none."""
+        oldest = np.full(self.newest.shape, STILL_HERE)
+        for side, table in zip(Side, self.memory.tables, strict=True):
+            for p, index in enumerate(table.oldest(np.minimum(table.by_partition, 1))):
+                if len(index):
+                    oldest[side, p] = table.stamps[index[0]]
+        return oldest
 
     def distinct_per_partition(self) -> float:
         """s, the distinct keys of a partition (RPJ, Table 1)."""

@@ -19,6 +19,9 @@ from watersmeet.operators import state
 from watersmeet.operators.algorithm import Algorithm
 from watersmeet.operators.arrival import ArrivalStage
 from watersmeet.operators.cleanup import CleanUp
+from watersmeet.operators.compaction import compact
+from watersmeet.operators.debt import memory_owes, owed_rows
+from watersmeet.operators.disk import DiskPartition
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.parts import Parts
 from watersmeet.operators.reactive import ReactiveStage
@@ -28,6 +31,10 @@ from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount, MemoryPlan
 from watersmeet.store.spill import SpillArea
+
+# Runs of a partition that may gather while a task is under way there, and entries in its history.
+_MOST_RUNS = 64
+_LONG_HISTORY = 64
 
 
 class ProgressiveJoin:
@@ -76,6 +83,32 @@ class ProgressiveJoin:
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
         return self.reactive.react(pause)
 
+    def settle(self, pause: Callable[[], bool] = lambda: False) -> Iterator[Matches]:
+        """Join all that is there and has not met, while more may come; until `pause()`."""
+        if memory_owes(self.parts):
+            yield from self._flush_all("what is in memory has not met")
+        yield from self.reactive.settle(pause)
+
+    def owed(self) -> list[int]:
+        """Rows that may not have met all that is there of the other side, left and right."""
+        return owed_rows(self.parts)
+
+    def tidy(self) -> Iterator[Matches]:
+        """Keep what is remembered about spilled rows as small as they allow, however often the
+        join has flushed. Joins that end can do without."""
+        parts, running = self.parts, self.reactive.running
+        if running is not None and _crowded(parts.disk[running.choice.partition]):
+            yield from self.reactive.complete(None)
+            running = None
+        compact(parts, busy=None if running is None else running.choice.partition)
+        oldest = parts.oldest()
+        parts.expected.forget(oldest)
+        for p, disk in enumerate(parts.disk.partitions):
+            disk.prune(oldest[:, p])
+            if len(disk.history) > _LONG_HISTORY:
+                yield from self.reactive.settle_partition(p)
+                disk.prune(oldest[:, p])
+
     def end(self, side: Side) -> Iterator[Matches]:
         self.parts.rates.ended[side] = True
         return self.arrivals.let_go(side.other)
@@ -84,9 +117,7 @@ class ProgressiveJoin:
         yield from self.reactive.complete()
         cleaning = CleanUp(self.parts, self.reactive.dd_task)
         if cleaning.memory_is_in_the_way:
-            every = product(Side, range(self.parts.tuning.partitions))
-            reasons = dict.fromkeys(every, "clean-up needs memory")
-            yield from self.arrivals.flush(self.parts.memory.rows, reasons)
+            yield from self._flush_all("clean-up needs memory")
             cleaning.take_all_memory()
         elif not self.parts.algorithm.joins_on_arrival:
             yield from self.arrivals.join_memory()
@@ -103,6 +134,10 @@ class ProgressiveJoin:
         if self.parts.algorithm.flush is not None:
             while memory.used > memory.capacity and memory.rows.any():
                 yield from self.arrivals.make_room(memory.used - memory.capacity)
+
+    def _flush_all(self, reason: str) -> Iterator[Matches]:
+        every = product(Side, range(self.parts.tuning.partitions))
+        yield from self.arrivals.flush(self.parts.memory.rows, dict.fromkeys(every, reason))
 
     def resize(self, limit: int) -> Iterator[Matches]:
         """Go on within another memory limit, flushing what no longer fits."""
@@ -148,3 +183,7 @@ class ProgressiveJoin:
             "dd_expected_seconds": owed.dd_seconds,
             "distinct_per_partition": self.parts.distinct_per_partition(),
         }
+
+
+def _crowded(disk: DiskPartition) -> bool:
+    return max(map(len, disk.runs)) > _MOST_RUNS

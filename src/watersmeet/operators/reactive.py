@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from watersmeet.model import Side
+from watersmeet.operators.debt import next_task
 from watersmeet.operators.parts import Parts
 from watersmeet.operators.tasks import DdTask, MdTask
 from watersmeet.policies.react import Task, TaskKind
@@ -21,6 +22,10 @@ class Running:
     task: MdTask | DdTask
     began: int
     owed: float
+
+    @property
+    def stage(self) -> Stage:
+        return Stage.MD if self.choice.kind is TaskKind.MD else Stage.DD
 
     def save(self) -> dict[str, Any]:
         return {
@@ -47,26 +52,43 @@ class ReactiveStage:
 
         All steps of one call share a stamp: memory does not change meanwhile.
         """
-        parts = self._parts
-        stamp = parts.draw()
-        whole_tasks = parts.tuning.whole_tasks
-        whole_stage = whole_tasks and parts.algorithm.whole_stage
-        while True:
-            may_stop = self.running is None or not whole_tasks
-            if may_stop and not whole_stage and pause():
-                return
-            if self.running is None:
-                self.running = self._choose(stamp)
-                if self.running is None:
-                    return
-            stage = Stage.MD if self.running.choice.kind is TaskKind.MD else Stage.DD
-            yield from self._step(self.running, stamp, stage)
+        tuning = self._parts.tuning
+        whole_stage = tuning.whole_tasks and self._parts.algorithm.whole_stage
+        return self._work(lambda: not whole_stage and pause(), self._choose)
 
-    def complete(self) -> Iterator[Matches]:
-        """Bring the task under way to its end."""
+    def settle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
+        """Work until `pause()`, or until nothing at all is owed, whatever the policy cares for."""
+        return self._work(pause, lambda: next_task(self._parts))
+
+    def settle_partition(self, p: int) -> Iterator[Matches]:
+        """Have all runs of a partition merged and joined, the task under way first."""
+        yield from self.complete(None)
+        self.running = self._start(Task(TaskKind.DD, p), self._parts.draw())
+        if self.running.task.done:
+            self.running = None
+        yield from self.complete(None)
+
+    def complete(self, stage: Stage | None = Stage.CLEANUP) -> Iterator[Matches]:
+        """Bring the task under way to its end; None for the stage that it is of."""
         stamp = self._parts.draw()
         while self.running is not None:
-            yield from self._step(self.running, stamp, Stage.CLEANUP)
+            yield from self._step(self.running, stamp, stage or self.running.stage)
+
+    def _work(
+        self, pause: Callable[[], bool], choose: Callable[[], Task | None]
+    ) -> Iterator[Matches]:
+        stamp = self._parts.draw()
+        whole_tasks = self._parts.tuning.whole_tasks
+        while True:
+            may_stop = self.running is None or not (whole_tasks or self.running.task.catching_up)
+            if may_stop and pause():
+                return
+            if self.running is None:
+                choice = choose()
+                if choice is None:
+                    return
+                self.running = self._start(choice, stamp)
+            yield from self._step(self.running, stamp, self.running.stage)
 
     def abandon(self) -> None:
         """Forget the task under way, and what it was writing."""
@@ -74,12 +96,11 @@ class ReactiveStage:
             self.running.task.abandon()
             self.running = None
 
-    def _choose(self, stamp: int) -> Running | None:
+    def _choose(self) -> Task | None:
         policy = self._parts.algorithm.react
         if policy is None or not self._parts.metrics.flush_count:
             return None
-        choice = policy(self._parts.owed())
-        return None if choice is None else self._start(choice, stamp)
+        return policy(self._parts.owed())
 
     def _start(self, choice: Task, stamp: int) -> Running:
         expected = self._parts.expected

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Manifest = dict[str, Any]
 Runs = tuple[list[SpilledRun], list[SpilledRun]]
 
-FORMAT = 1
+FORMAT = 2
 _BITS = pa.schema([("bits", pa.uint8())])
 COUNTERS = (
     "rows_in", "null_keys", "candidates", "flush_count", "rows_spilled", "bytes_spilled",
@@ -90,6 +90,7 @@ def describe(join: ProgressiveJoin) -> Manifest:
         "format": FORMAT,
         "parameters": _parameters(parts),
         "stamp": parts.stamp,
+        "newest": parts.newest.tolist(),
         "rates": parts.rates.save(),
         "expected": parts.expected.save(),
         "distinct": parts.distinct.save(),
@@ -104,6 +105,7 @@ def begin(join: ProgressiveJoin, manifest: Manifest) -> None:
     parts = join.parts
     check(manifest, _parameters(parts))
     parts.stamp = manifest["stamp"]
+    parts.newest[:] = manifest["newest"]
     parts.outcome.portions.expect_any_length()
     parts.rates.load(manifest["rates"])
     parts.expected.load(manifest["expected"])

@@ -40,6 +40,11 @@ class DiskTask(Protocol):
 
     done: bool
 
+    @property
+    def catching_up(self) -> bool:
+        """Whether it was begun again and is not yet where it had been."""
+        ...
+
     def step(self, stamp: int) -> Step: ...
 
 
@@ -92,6 +97,10 @@ class MdTask:
                 break
         self._disk.history.scanned(self._side, Scan(stamp, run.departed, (first, last)))
         self.done = self.run >= len(runs)
+
+    @property
+    def catching_up(self) -> bool:
+        return False
 
     def save(self) -> dict[str, Any]:
         return {"since": self._since, "run": self.run, "block": self.block}
@@ -166,6 +175,10 @@ class DdTask:
         if self._now.done:
             self._install(self._now)
             self._now = None
+
+    @property
+    def catching_up(self) -> bool:
+        return self._now is not None and self._now.catching_up
 
     def save(self) -> dict[str, Any]:
         now = self._now

@@ -78,10 +78,13 @@ class Piece:
 
 
 class Run(Protocol):
-    """Rows sorted by hash, in blocks. `departed` are the first and last DTS among them."""
+    """Rows sorted by hash, in blocks. `departed` are the first and last DTS among them, `latest` is
+    the last ATS, and `generation` counts how often what is in it was merged."""
 
     rows: int
     departed: tuple[int, int]
+    latest: int
+    generation: int
 
     @property
     def block_count(self) -> int: ...
@@ -103,6 +106,11 @@ class SpilledRun:
     departed: tuple[int, int]
     schema: pa.Schema
     area: SpillArea
+    latest: int = STILL_HERE
+    """The last ATS among its rows; if nobody knows, later than any."""
+    generation: int = 0
+    place: int = 0
+    """Its number among the runs of its file, once the file has been saved."""
 
     @property
     def nbytes(self) -> int:
@@ -142,6 +150,8 @@ class SpilledRun:
             "name": self.name,
             "rows": self.rows,
             "departed": list(self.departed),
+            "latest": self.latest,
+            "generation": self.generation,
             "blocks": blocks,
         }
 
@@ -157,6 +167,8 @@ class SpilledRun:
             departed=(first, last),
             schema=schema,
             area=area,
+            latest=described["latest"],
+            generation=described["generation"],
         )
 
 
@@ -169,6 +181,7 @@ class ResidentRun:
         self._block_rows = block_rows
         self.rows = len(index)
         self.departed = (STILL_HERE, STILL_HERE)
+        self.latest, self.generation = STILL_HERE, 0
 
     @property
     def block_count(self) -> int:
@@ -218,12 +231,16 @@ class RunWriter:
             hashes = (int(block.hashes[0]), int(block.hashes[-1]))
             self._blocks.append(self._out.append(block.batch, hashes, first=not self._blocks))
 
-    def cut(self, departed: tuple[int, int]) -> SpilledRun:
+    def cut(
+        self, departed: tuple[int, int], *, latest: int = STILL_HERE, generation: int = 0
+    ) -> SpilledRun:
         """End one run, whose rows left memory from the first to the last of these stamps."""
         name, blocks, self._blocks = self._out.path.name, self._blocks, []
         rows = sum(block.rows for block in blocks)
         self._area.retain(name)
-        return SpilledRun(name, blocks, rows, departed, self._schema, self._area)
+        return SpilledRun(
+            name, blocks, rows, departed, self._schema, self._area, latest, generation
+        )
 
     def close(self) -> None:
         self._out.finish()
@@ -237,7 +254,8 @@ def write_run(writer: RunWriter, table: Table, index: Index, *, departed: int) -
     size = _BLOCKS_COPIED * writer.block_rows
     for start in range(0, len(index), size):
         writer.append(resident_piece(table, index[start : start + size], departed))
-    return writer.cut((departed, departed))
+    latest = int(table.stamps[index].max()) if len(index) else 0
+    return writer.cut((departed, departed), latest=latest)
 
 
 @lru_cache

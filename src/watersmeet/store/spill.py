@@ -183,17 +183,17 @@ class BlockReader:
         try:
             self._descriptor = os.open(path, os.O_RDONLY)
         except OSError as error:
-            raise _corrupted(path, f"cannot be opened ({error.strerror})") from error
+            raise corrupted(path, f"cannot be opened ({error.strerror})") from error
 
     def read(self, block: Block) -> pa.RecordBatch:
         try:
             message = os.pread(self._descriptor, block.length, block.offset)
         except OSError as error:
-            raise _corrupted(self._path, f"cannot be read ({error.strerror})") from error
+            raise corrupted(self._path, f"cannot be read ({error.strerror})") from error
         if len(message) != block.length:
-            raise _corrupted(self._path, "is shorter than what was written")
+            raise corrupted(self._path, "is shorter than what was written")
         if xxhash.xxh3_64_intdigest(message) != block.checksum:
-            raise _corrupted(self._path, "has been altered")
+            raise corrupted(self._path, "has been altered")
         self._told(block.rows, block.length, self._first)
         self._first = False
         return pa.ipc.read_record_batch(pa.py_buffer(message), self._schema)
@@ -207,7 +207,7 @@ class BlockReader:
         self.close()
 
 
-def _corrupted(path: Path, what: str) -> SpillCorrupted:
+def corrupted(path: Path, what: str) -> SpillCorrupted:
     return SpillCorrupted(
         f"The spilled file {path} {what}.",
         remedy="Nothing was read from it. Keep other programs out of the spill directory, check "

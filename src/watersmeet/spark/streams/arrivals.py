@@ -16,16 +16,19 @@ from watersmeet.errors import StateError
 from watersmeet.model import Side
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.rows.address import Matches
+from watersmeet.spark.streams.contents import Contents
 from watersmeet.spark.streams.plan import StreamPlan, Task
 from watersmeet.spark.streams.state import Manifest
-from watersmeet.spark.streams.wire import ENDS, split_tags
+from watersmeet.spark.streams.wire import ENDS, SETTLE, split_tags
 
 
 class Arrivals:
     """One batch of one instance, and what is known from the batches before."""
 
     def __init__(self, plan: StreamPlan, task: Task, before: Manifest | None) -> None:
-        self.rows = [0, 0]
+        self.contents = Contents()
+        self.settled = False
+        """Whether everything owed came out with this batch."""
         self.ended: list[int | None] = list(before["ended"]) if before else [None, None]
         """In which batch each side ended."""
         self.rows_came: float = before["rows_came"] if before else time.time()
@@ -46,20 +49,38 @@ class Arrivals:
         was_finished = self.finished
         for batch in batches:
             yield from self._push(operator, batch)
-        if any(self.rows):
+        if any(self.contents.rows):
             self.rows_came = time.time()
-        elif not was_finished and time.time() - self.rows_came >= self._plan.wait_threshold:
-            deadline = time.monotonic() + self._plan.budget
-            yield from operator.idle(lambda: time.monotonic() >= deadline)
+        if not was_finished and not self._finishing:
+            yield from self._use_time(operator)
         for side in sorted(self._ending):
             if self.ended[side] is None:
                 self.ended[side] = self._task.batch
                 yield from operator.end(side)
         if self.finished and not was_finished:
             yield from operator.finish()
+        elif not self.finished:
+            yield from operator.tidy()
+
+    @property
+    def _finishing(self) -> bool:
+        """Whether both sides will have ended with this batch: then all comes out anyway."""
+        return all(self.ended[side] is not None or side in self._ending for side in Side)
+
+    def _use_time(self, operator: ProgressiveJoin) -> Iterator[Matches]:
+        patience = self._plan.wait_threshold
+        if self.settled:
+            yield from operator.settle()
+        elif not any(self.contents.rows) and time.time() - self.rows_came >= patience:
+            deadline = time.monotonic() + self._plan.budget
+            yield from operator.idle(lambda: time.monotonic() >= deadline)
+            # What the policy does not care for is owed all the same.
+            yield from operator.settle(lambda: time.monotonic() >= deadline)
 
     def _push(self, operator: ProgressiveJoin, batch: pa.RecordBatch) -> Iterator[Matches]:
         kinds = check_instance(batch, self._task)
+        self.contents.add(batch, kinds)
+        self.settled = self.settled or bool((kinds == SETTLE).any())
         for side in Side:
             yield from self._push_side(operator, side, batch, kinds == side)
             if (kinds == ENDS + side).any():
@@ -79,7 +100,6 @@ class Arrivals:
             )
         if count < len(batch):
             batch = batch.filter(pa.array(mine))
-        self.rows[side] += count
         schema = self._plan.join.of(side)
         yield from operator.push(side, self._plan.wire.unload(side, batch, schema))
 

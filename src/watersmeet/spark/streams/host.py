@@ -15,16 +15,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from watersmeet.errors import StateError
 from watersmeet.operators.family import find_algorithm, make_progressive
 from watersmeet.operators.increments import Increments
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.spark import cache
 from watersmeet.spark.streams.arrivals import Arrivals, check_instance
-from watersmeet.spark.streams.identity import Identity
+from watersmeet.spark.streams.contents import Contents
+from watersmeet.spark.streams.failure import in_one_sentence
+from watersmeet.spark.streams.gaps import missing, rolled_back
+from watersmeet.spark.streams.identity import Identity, another_query
 from watersmeet.spark.streams.metrics import BatchCounts, appended
 from watersmeet.spark.streams.output import Output, emit
+from watersmeet.spark.streams.places import check_apart_from_checkpoints
 from watersmeet.spark.streams.plan import StreamPlan, Task
 from watersmeet.spark.streams.state import InstanceState, Manifest
 from watersmeet.store.account import MemoryAccount, MemoryPlan
@@ -53,20 +56,20 @@ class Live:
 
 def run_batch(plan: StreamPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows that this batch adds to the result of one instance."""
-    task = Task.current()
-    if task.instance >= plan.instances:
-        raise task.moved()
-    identity = Identity.of(plan.join, plan.question, instances=plan.instances, query=task.query)
-    state = plan.state.instance(task.instance)
-    done = state.read(task.batch)
-    if done is None:
-        done = BatchRun(plan, task, identity=identity, state=state).run(batches)
-    else:
-        identity.check(done)
-        _check_again(task, done, state)
-        for batch in batches:  # Spark wants its input read, although we have had it before.
-            check_instance(batch, task)
-    yield from emit(done, state, plan.join.output)
+    with in_one_sentence():
+        task = Task.current()
+        if task.instance >= plan.instances:
+            raise task.moved()
+        identity = Identity.of(plan.join, plan.question, instances=plan.instances, query=task.query)
+        state = plan.state.instance(task.instance)
+        done = state.read(task.batch)
+        if done is None:
+            done = BatchRun(plan, task, identity=identity, state=state).run(batches)
+        else:
+            identity.check(done)
+            _check_again(task, done, state)
+            _check_contents(task, done, state, batches)
+        yield from emit(done, state, plan.join.output)
 
 
 def _check_again(task: Task, done: Manifest, state: InstanceState) -> None:
@@ -78,6 +81,24 @@ def _check_again(task: Task, done: Manifest, state: InstanceState) -> None:
         state.give_up()
     if state.given_up:
         raise task.moved()
+
+
+def _check_contents(
+    task: Task, done: Manifest, state: InstanceState, batches: Iterator[pa.RecordBatch]
+) -> None:
+    """Read a batch that is there already, and see that it is the same one.
+
+    Within one run of a query it is. A run that goes on from an older checkpoint than the state's
+    makes other batches of the same numbers.
+    """
+    same_run = done["attempt"].split(" ")[0] == task.run
+    contents = Contents()
+    for batch in batches:
+        kinds = check_instance(batch, task)
+        if not same_run:
+            contents.add(batch, kinds)
+    if not same_run and contents.describe() != done["contents"]:
+        raise rolled_back(task, state, before=done["contents"]["rows"], now=contents.rows)
 
 
 class BatchRun:
@@ -106,6 +127,7 @@ class BatchRun:
                 output.append(matches)
             manifest = self._describe(live, arrivals, output)
             record = counts.record(
+                owed=manifest["owed"],
                 batch=batch,
                 query=self._task.query,
                 instance=self._task.instance,
@@ -134,40 +156,31 @@ class BatchRun:
         """The version that this batch goes on from; None for the first batch."""
         batch, versions = self._task.batch, self._state.versions()
         if batch == 0 and not versions:
+            self._begin()
             return None
         manifest = self._state.read(batch - 1) if batch - 1 in versions else None
         if manifest is None:
-            raise self._missing(self._state, versions)
+            raise missing(self._task, self._state)
         # A sink that reads a part of each batch may never come to an instance that was left out.
         # So everyone looks after the next.
         next_one = self._plan.state.instance((self._task.instance + 1) % self._plan.instances)
         if not next_one.has(batch - 1):
-            raise self._missing(next_one, next_one.versions())
+            raise missing(self._task, next_one)
         self._identity.check(manifest)
         self._state.verify(manifest)
         return manifest
 
-    def _missing(self, state: InstanceState, versions: list[int]) -> StateError:
-        if self._task.batch == 0:
-            return StateError(
-                f"This is a query's first batch, and {state} has version {versions[-1]} of "
-                "another query's state.",
-                remedy="Begin anew with an empty state, or go on from the old checkpoint.",
-            )
-        needed = self._task.batch - 1
-        found = f"the newest there is {versions[-1]}" if versions else "there is none"
-        return StateError(
-            f"Batch {needed + 1} needs version {needed} of {state}, and {found}. Either the state "
-            "was deleted or replaced, or a sink has read only a part of a batch, as show(), "
-            "take(), first() and limit() do in foreachBatch.",
-            remedy="In foreachBatch, write or count the whole batch before looking at a part of "
-            "it. To begin anew, use an empty state and a new checkpoint.",
-        )
+    def _begin(self) -> None:
+        """A query's first batch: of two queries that begin at once, one gets the state."""
+        owner = self._plan.state.claim(self._task.query)
+        if owner != self._task.query:
+            raise another_query(owner, self._task.query)
+        check_apart_from_checkpoints(self._plan.state)
 
     def _committed(self) -> Manifest:
         manifest = self._state.read(self._task.batch)
         if manifest is None:
-            raise self._missing(self._state, self._state.versions())
+            raise missing(self._task, self._state)
         self._identity.check(manifest)
         return manifest
 
@@ -226,6 +239,9 @@ class BatchRun:
             "attempt": self._task.attempt,
             "ended": arrivals.ended,
             "rows_came": arrivals.rows_came,
+            "contents": arrivals.contents.describe(),
+            "settled": arrivals.settled,
+            "owed": [0, 0] if operator is None else live.operator.owed(),
             "operator": operator,
             "output": described,
             "files": {name: list(self._state.files[name]) for name in names},

@@ -66,11 +66,15 @@ class Identity:
                     "a new checkpoint.",
                 )
         if self.query is not None and manifest["query"] != self.query:
-            raise StateError(
-                f"The state belongs to query {manifest['query']}, and this is {self.query}.",
-                remedy="Give each query a state of its own. To begin anew, with a new checkpoint, "
-                "use an empty state too.",
-            )
+            raise another_query(manifest["query"], self.query)
+
+
+def another_query(owner: str, query: str) -> StateError:
+    return StateError(
+        f"The state belongs to query {owner}, and this is {query}.",
+        remedy="Give each query a state of its own. To begin anew, with a new checkpoint, use an "
+        "empty state too.",
+    )
 
 
 @cache

@@ -22,14 +22,19 @@ from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.schema import On
 from watersmeet.spark.columns import plain, result_columns, with_metadata
+from watersmeet.spark.frames import check_dataframe
 from watersmeet.spark.interpreter import our_python
 from watersmeet.spark.question import settled
 from watersmeet.spark.routing import HashRouter
 from watersmeet.spark.streams.host import run_batch
 from watersmeet.spark.streams.identity import Identity
+from watersmeet.spark.streams.places import (
+    check_apart_from_checkpoints,
+    check_apart_from_sources,
+)
 from watersmeet.spark.streams.plan import StreamPlan
 from watersmeet.spark.streams.state import Manifest, StateDirectory
-from watersmeet.spark.streams.ticks import parse_interval, tick_stream
+from watersmeet.spark.streams.ticks import TickPlan, parse_interval, tick_stream
 from watersmeet.spark.streams.wire import ENDS, TAG, Wire, instance_of, tag
 from watersmeet.spark.worker import settle
 from watersmeet.store.account import SMALLEST_MEMORY, MemoryPlan
@@ -61,7 +66,8 @@ def join_streams(
     """Join two streams; the result is a stream, for any sink and trigger.
 
     Rows of the result come in the micro-batch in which the later partner came, or, if the earlier
-    one had been spilled by then, while the streams stall or at their end. A query that is killed
+    one had been spilled by then, while the streams stall, at their end, or before a query with the
+    trigger `availableNow` or `once` ends. A query that is killed
     goes on from its checkpoint with the same rows as if nothing had happened (docs/spark.md says
     what that means for each kind of sink).
 
@@ -88,8 +94,8 @@ def join_streams(
         row that is no data but says that its stream is complete. When both are, all that is owed
         comes out.
     ticks
-        How often a micro-batch is due although no row has come, so that stalls are used; None for
-        never. With the trigger `availableNow` there are none.
+        How often a micro-batch is due although no row has come, as long as something is owed, so
+        that stalls are used; None for never.
     instances
         Into how many parts the keys are divided: as many as tasks run at once, or as many as the
         state has.
@@ -112,6 +118,8 @@ def join_streams(
     join = question.resolve(*schemas)
     columns = result_columns(streams, join)
     directory = StateDirectory.parse(state)
+    check_apart_from_sources(directory, streams)
+    check_apart_from_checkpoints(directory)
     directory.create()
     tasks, on_a_machine = _tasks(left.sparkSession)
     saved = directory.latest()
@@ -148,8 +156,8 @@ def _joined(
         instance = router.column(side, streams[side])
         tagged.append(plan.wire.load(side, streams[side], _tags(side, instance, marks, plan)))
     wire = tagged[Side.LEFT].union(tagged[Side.RIGHT])
-    if interval is not None:
-        wire = wire.union(tick_stream(wire.sparkSession, wire.schema, interval))
+    ticks = TickPlan(plan.state.uri, plan.instances, plan.wait_threshold, interval)
+    wire = wire.union(tick_stream(wire.sparkSession, wire.schema, ticks))
 
     def host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
@@ -185,11 +193,7 @@ def _check_algorithm(name: str) -> None:
 
 def _check_stream(stream: Any, side: Side) -> None:
     name = side.name.lower()
-    if not hasattr(stream, "mapInArrow"):
-        raise InvalidArgument(
-            f"{name} is a {type(stream).__name__}, no Spark DataFrame.",
-            remedy="Give two streaming DataFrames, from spark.readStream.",
-        )
+    check_dataframe(stream, name)
     if not stream.isStreaming:
         raise InvalidArgument(
             f"{name} is a DataFrame that does not stream.",

@@ -21,6 +21,7 @@ from watersmeet.spark.streams.state import Manifest, StateDirectory
 
 _BATCHES_KEPT = 100
 _FLUSHES_KEPT = 10
+_WORDY_BATCHES = 5
 _SUMMED = (
     "rows_out", "rows_spilled", "bytes_spilled", "flushes", "md_tasks", "dd_tasks", "memory_used",
     "memory_limit", "state_bytes", "restored",
@@ -59,6 +60,9 @@ class BatchCounts:
 def appended(before: Manifest | None, record: dict[str, Any]) -> list[dict[str, Any]]:
     """The records of the latest batches, which a manifest carries on."""
     earlier = before["batches"] if before else []
+    # The words for flushes are most of a record, and a manifest is written with every batch.
+    if len(earlier) >= _WORDY_BATCHES:
+        earlier[-_WORDY_BATCHES]["latest_flushes"] = []
     return [*earlier, record][-_BATCHES_KEPT:]
 
 
@@ -67,9 +71,11 @@ def stream_metrics(state: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
     `state` is the one that was given to `join_streams`. Of each batch there are `rows_in` (left,
     right), `rows_out`, `results` by the stage that found them (mm, md, dd, cleanup, unmatched),
-    what was flushed, the memory in use at its end, the largest `memory_peak` of an instance so far,
-    `state_bytes` on disk, how many instances were `restored` from there because their worker had
-    changed, and the `seconds` of the slowest instance. The latest 100 batches are kept.
+    `owed` at its end (left, right: rows on disk that may not have met all that has come of the
+    other side), what was flushed, the memory in use at its end, the largest `memory_peak` of an
+    instance so far, `state_bytes` on disk, how many instances were `restored` from there because
+    their worker had changed, and the `seconds` of the slowest instance. The latest 100 batches are
+    kept.
     """
     directory = StateDirectory.parse(state)
     by_batch: dict[int, list[dict[str, Any]]] = {}
@@ -88,7 +94,10 @@ def _summed(batch: int, records: list[dict[str, Any]]) -> dict[str, Any]:
         "batch": batch,
         "query": records[0]["query"],
         "instances": len(records),
-        "rows_in": [sum(record["rows_in"][side] for record in records) for side in (0, 1)],
+        **{
+            name: [sum(record[name][side] for record in records) for side in (0, 1)]
+            for name in ("rows_in", "owed")
+        },
         "results": {stage: sum(record["results"][stage] for record in records) for stage in stages},
         **{name: sum(record[name] for record in records) for name in _SUMMED},
         "memory_peak": max(record["memory_peak"] for record in records),

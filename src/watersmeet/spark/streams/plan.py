@@ -51,6 +51,11 @@ class Task:
     attempt: str
     """The run of the query and the attempt at the task: no other has the same."""
 
+    @property
+    def run(self) -> str:
+        """From one start of the query to its end: within it, a batch of a number is one batch."""
+        return self.attempt.split(" ")[0]
+
     @classmethod
     def current(cls) -> Task:
         context = TaskContext.get()
@@ -62,7 +67,8 @@ class Task:
                 remedy="Start it with writeStream. In foreachBatch, use no threads of your own "
                 "other than pyspark.InheritableThread.",
             )
-        run = context.getLocalProperty("spark.jobGroup.id")
+        run = context.getLocalProperty("sql.streaming.runId")
+        run = run or context.getLocalProperty("spark.jobGroup.id")
         attempt = f"{run} {context.taskAttemptId()}"
         return cls(query, int(batch), context.partitionId(), attempt)
 

@@ -24,13 +24,14 @@ import xxhash
 
 from watersmeet.errors import InvalidArgument, StateError
 
-FORMAT = 1
+FORMAT = 2
 Manifest = dict[str, Any]
 
 _MANIFEST = re.compile(r"(\d{8,})\.json")
 _FILE = re.compile(r"(\d{8,})-[0-9a-f]+\.arrow")
 _INSTANCE = re.compile(r"instance-(\d{4,})")
 _GIVEN_UP = "given-up"
+_OWNER = "query"
 _COPIED_BYTES = 2**20
 
 
@@ -82,6 +83,21 @@ class StateDirectory:
             with system.open_output_stream(tried) as out:
                 out.write(bytes(4096))
             system.delete_file(tried)
+        except OSError as error:
+            raise unusable(self.uri, error) from error
+
+    def claim(self, query: str) -> str:
+        """Make this the state of a query, if it is nobody's yet; whose it is. Of two that ask at
+        once, one gets it (on object stores both might)."""
+        system, path = self.system()
+        final, draft = f"{path}/{_OWNER}", f"{path}/draft-{uuid.uuid4().hex}"
+        try:
+            if not _exists(system, final):
+                with system.open_output_stream(draft) as out:
+                    out.write(query.encode())
+                publish(system, draft, final)
+            with system.open_input_stream(final) as source:
+                return bytes(source.read()).decode()
         except OSError as error:
             raise unusable(self.uri, error) from error
 
@@ -162,30 +178,9 @@ class InstanceState:
         try:
             with self._system.open_output_stream(draft) as out:
                 out.write(text)
-            try:
-                return self._publish(draft, final)
-            finally:
-                if self._system.get_file_info(draft).type is not fs.FileType.NotFound:
-                    self._system.delete_file(draft)
+            return publish(self._system, draft, final)
         except OSError as error:
             raise unusable(self._path, error) from error
-
-    def _publish(self, draft: str, final: str) -> bool:
-        if self._is_local:
-            try:
-                os.link(draft, final)
-            except FileExistsError:
-                return False
-            return True
-        if self._exists(final):
-            return False
-        try:
-            self._system.move(draft, final)
-        except OSError:
-            if self._exists(final):
-                return False
-            raise
-        return True
 
     def give_up(self) -> None:
         """Have this state refused from now on."""
@@ -299,7 +294,30 @@ class InstanceState:
         return f"{self._path}/{version:08}.json"
 
     def _exists(self, path: str) -> bool:
-        return bool(self._system.get_file_info(path).type is not fs.FileType.NotFound)
+        return _exists(self._system, path)
+
+
+def publish(system: fs.FileSystem, draft: str, final: str) -> bool:
+    """Give a file its final name unless that exists; whether it has it now. The draft is gone."""
+    try:
+        if isinstance(system, fs.LocalFileSystem):
+            os.link(draft, final)
+            return True
+        if _exists(system, final):
+            return False
+        system.move(draft, final)
+        return True
+    except OSError:
+        if _exists(system, final):
+            return False
+        raise
+    finally:
+        if _exists(system, draft):
+            system.delete_file(draft)
+
+
+def _exists(system: fs.FileSystem, path: str) -> bool:
+    return bool(system.get_file_info(path).type is not fs.FileType.NotFound)
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -1,7 +1,8 @@
-"""Ticks: micro-batches at regular times, although no row has come.
+"""Ticks: micro-batches at regular times, although no row has come, while something is owed.
 
 A stalled stream makes no micro-batches, and without one nothing of ours runs. This source has new
-offsets as time goes by and never a row, which is all it takes. Its offsets are ticks since 1970.
+offsets as time goes by, which is all it takes, and as long as the join's state says that something
+is owed: an idle query makes no batches.
 
 Spark's own `rate` source would do for other triggers, but beside it `availableNow` takes in all
 that the other sources have as one batch, whatever their limits (seen with Spark 4.3).
@@ -12,16 +13,26 @@ from __future__ import annotations
 import math
 import re
 import time
+from ast import literal_eval
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
-from pyspark.sql.types import StructType
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructField, StructType
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.spark.interpreter import our_python
+from watersmeet.spark.streams.standing import Watch
+from watersmeet.spark.streams.state import StateDirectory
+from watersmeet.spark.streams.wire import settle_tag
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?)\s*")
 _SHORTEST = 0.01
@@ -50,12 +61,24 @@ def parse_interval(ticks: object) -> float | None:
     return seconds
 
 
-def tick_stream(spark: SparkSession, schema: StructType, interval: float) -> DataFrame:
-    """A stream without rows that makes a micro-batch due every `interval` seconds."""
+def tick_stream(spark: SparkSession, wire: StructType, plan: TickPlan) -> DataFrame:
+    """A stream that makes a micro-batch due as long as something is owed."""
     with our_python(spark):
         spark.dataSource.register(Ticks)
-    reader = spark.readStream.format(Ticks.name()).schema(schema)
-    return reader.option("interval", repr(interval)).load()
+    nullable = StructType([StructField(field.name, field.dataType) for field in wire])
+    reader = spark.readStream.format(Ticks.name()).schema(nullable)
+    return reader.options(**{name: repr(value) for name, value in asdict(plan).items()}).load()
+
+
+@dataclass(frozen=True)
+class TickPlan:
+    """What the source needs to know about its join. Options of a source are texts."""
+
+    state: str
+    instances: int
+    wait_threshold: float
+    interval: float | None
+    """Seconds between two ticks; None for none but those that a trigger asks for."""
 
 
 class Ticks(DataSource):
@@ -64,30 +87,70 @@ class Ticks(DataSource):
         return "watersmeet-ticks"
 
     def streamReader(self, schema: StructType) -> TickReader:
-        return TickReader(float(self.options["interval"]))
+        # Names of options come in any case.
+        options = {name.lower(): literal_eval(text) for name, text in self.options.items()}
+        plan = TickPlan(**{field.name: options[field.name] for field in fields(TickPlan)})
+        return TickReader(plan, width=len(schema))
+
+
+class Settle(InputPartition):
+    """One row for each instance: everything owed shall come out with this batch."""
 
 
 class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets from the clock. With `availableNow` time stands still, so that the query ends."""
+    """Offsets from the clock, in milliseconds, as long as something is owed.
 
-    def __init__(self, interval: float) -> None:
-        self._interval = interval
-        self._stands_still = False
+    An offset that says `settle` brings the word to all instances, and a batch that is made again
+    from its offsets brings it again. It goes with the last batches of the trigger availableNow,
+    when the other sources have nothing more, and with the only batch of the trigger once.
+    """
+
+    def __init__(self, plan: TickPlan, *, width: int) -> None:
+        self._plan = plan
+        self._width = width
+        self._watch = Watch(StateDirectory(plan.state), plan.wait_threshold)
+        self._available_now = False
 
     def initialOffset(self) -> dict[str, Any]:
-        return {"tick": int(time.time() / self._interval)}
+        return {"tick": self._now()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        # Any but ReadAllAvailable, which is what the trigger once asks for instead.
+        return ReadMaxRows(self._plan.instances)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        if self._stands_still:
-            return start
+        following = start["tick"] + 1
+        if isinstance(limit, ReadAllAvailable):
+            return {"tick": following, "settle": True}
+        if self._available_now:
+            standing = self._watch.look()
+            # Had the settling left something, it would do so again.
+            if not standing.owes or standing.settled:
+                return start
+            # The others may have more: only after a batch without rows is it known that they do
+            # not, and to settle after every batch would read the whole state as often.
+            return {"tick": following} | ({} if standing.had_rows else {"settle": True})
         # A clock that was set back must not take offsets back.
-        return {"tick": max(int(time.time() / self._interval), start["tick"])}
+        if self._plan.interval is None or (now := self._now()) <= start["tick"]:
+            return start
+        standing = self._watch.look()
+        return {"tick": now} if standing.owes and time.time() >= standing.waits_until else start
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """What Spark shows as the latest offset in a query's progress: what is owed."""
+        left, right = self._watch.glance().owed
+        return {"owed_left": left, "owed_right": right}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._stands_still = True
+        self._available_now = True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return []
+        return [Settle(0)] if end.get("settle") and end != start else []
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        return iter(())
+        nothing = (None,) * (self._width - 1)
+        return ((settle_tag(number), *nothing) for number in range(self._plan.instances))
+
+    def _now(self) -> int:
+        interval = self._plan.interval or 1.0
+        return int(int(time.time() / interval) * interval * 1000)

@@ -21,13 +21,19 @@ from watersmeet.model import Side
 TAG = "tag"
 ENDS = 2
 """What a row is: `Side` for a row of that side, `ENDS + Side` for the word that it has ended."""
-_KIND_BITS = 2
+SETTLE = 4
+"""The word that everything owed shall come out with this batch."""
+_KIND_BITS = 3
 
 
 def tag(instance: Column, kind: Column) -> Column:
     """Where a row goes and what it is, in one number."""
     shifted = sf.shiftleft(instance.cast("int"), _KIND_BITS)
     return shifted.bitwiseOR(kind.cast("int")).alias(TAG)
+
+
+def settle_tag(instance: int) -> int:
+    return instance << _KIND_BITS | SETTLE
 
 
 def instance_of(tags: Column) -> Column:

@@ -1,0 +1,70 @@
+"""How a stream join stands between two batches, as its state tells it on the driver."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from watersmeet.spark.streams.state import Manifest, StateDirectory
+
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+@dataclass(frozen=True)
+class Standing:
+    """After the last batch, over all instances."""
+
+    owed: tuple[int, int] = (0, 0)
+    """Rows that may not have met all that is there of the other side, left and right."""
+    waits_until: float = 0.0
+    """When some instance that owes something will have been without rows for long enough."""
+    had_rows: bool = False
+    """Whether the last batch brought rows."""
+    settled: bool = False
+    """Whether the last batch was one in which everything owed comes out."""
+
+    @property
+    def owes(self) -> bool:
+        return any(self.owed)
+
+    @classmethod
+    def of(cls, manifests: list[Manifest], wait_threshold: float) -> Standing:
+        owing = [manifest for manifest in manifests if any(manifest["owed"])]
+        came = min((manifest["rows_came"] for manifest in owing), default=0.0)
+        return cls(
+            owed=(sum(m["owed"][0] for m in manifests), sum(m["owed"][1] for m in manifests)),
+            waits_until=came + wait_threshold,
+            had_rows=any(any(manifest["contents"]["rows"]) for manifest in manifests),
+            settled=all(manifest["settled"] for manifest in manifests),
+        )
+
+
+class Watch:
+    """Looks at the newest version of every instance. A version never changes, so each is read
+    once."""
+
+    def __init__(self, directory: StateDirectory, wait_threshold: float) -> None:
+        self._directory = directory
+        self._wait_threshold = wait_threshold
+        self._read: dict[int, tuple[int, Manifest]] = {}
+        self._looked = 0.0
+        self._standing = Standing()
+
+    def look(self) -> Standing:
+        for number in self._directory.instances():
+            instance = self._directory.instance(number)
+            versions = instance.versions()
+            if versions and self._read.get(number, (-1, None))[0] != versions[-1]:
+                manifest = instance.read(versions[-1])
+                if manifest is not None:
+                    self._read[number] = (versions[-1], manifest)
+        manifests = [manifest for _, manifest in self._read.values()]
+        # A state of another version of this package is refused by whoever goes on from it.
+        known = [manifest for manifest in manifests if "owed" in manifest]
+        self._standing, self._looked = Standing.of(known, self._wait_threshold), time.monotonic()
+        return self._standing
+
+    def glance(self) -> Standing:
+        """The same, as of a second ago."""
+        stale = time.monotonic() - self._looked > _SECONDS_BETWEEN_LOOKS
+        return self.look() if stale else self._standing

@@ -1,0 +1,188 @@
+"""Joins without an end: at any moment all that is owed can be had, and what is kept stays small."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.operators.inputs import BLOCK_BYTES, COSTS, SCHEMA, batch, make, numbered
+from tests.operators.test_increments import Folder
+from watersmeet.model import Side
+from watersmeet.operators import compaction, debt, progressive
+from watersmeet.operators.family import PROGRESSIVE
+from watersmeet.operators.history import History
+from watersmeet.operators.increments import Increments
+from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.tuning import Tuning
+from watersmeet.store.account import MemoryAccount
+from watersmeet.store.spill import SpillArea
+from watersmeet.testing.schedule import Pause
+
+L, R = Side
+SPILLING = [name for name, algorithm in PROGRESSIVE.items() if algorithm.spills]
+TUNING = Tuning(
+    partitions=3, fan_in=2, chunk_rows=7, costs=COSTS, page_rows=2, memory_rows=24, flush_share=0.3
+)
+Pairs = Counter[tuple[int, int]]
+
+
+class Endless:
+    """A join that is fed, interrupted, tidied, saved and restored at random."""
+
+    def __init__(self, name: str, directory: Path, chance: random.Random) -> None:
+        self.directory = directory
+        (directory / "state").mkdir()
+        self.folder = Folder(directory / "state")
+        self.chance = chance
+        self.name = name
+        self.increments = Increments(make(name, directory, TUNING))
+        self.keys: tuple[list[int], list[int]] = ([], [])
+        self.found: Pairs = Counter()
+
+    @property
+    def join(self) -> ProgressiveJoin:
+        return self.increments.join
+
+    def step(self) -> None:
+        what = self.chance.choice(["push"] * 6 + ["idle", "settle", "tidy", "tidy", "save"])
+        if what == "push":
+            side = self.chance.choice([L, L, R])
+            keys = [self.chance.randrange(12) for _ in range(self.chance.randrange(1, 20))]
+            first = len(self.keys[side])
+            self.keys[side].extend(keys)
+            self.found += numbered(self.join.push(side, batch(side, keys, first)))
+        elif what == "idle":
+            self.found += numbered(self.join.idle(Pause(self.chance.randrange(6))))
+        elif what == "settle":
+            self.found += numbered(self.join.settle(Pause(self.chance.randrange(6))))
+        elif what == "tidy":
+            self.found += numbered(self.join.tidy())
+        else:
+            self.save()
+
+    def save(self) -> None:
+        manifest = json.loads(json.dumps(self.increments.save(self.folder)))
+        self.join.close()
+        self.increments = Increments.restore(
+            self.folder,
+            manifest,
+            schema=SCHEMA,
+            algorithm=PROGRESSIVE[self.name],
+            memory=MemoryAccount(2**20),
+            spill=SpillArea(self.directory),
+            clock=lambda: 0.0,
+            tuning=TUNING,
+        )
+        self.join.parts.block_bytes = BLOCK_BYTES
+
+    def settle(self) -> None:
+        """All that is there comes out, and nothing twice."""
+        self.found += numbered(self.join.settle())
+        left, right = self.keys
+        rights: dict[int, list[int]] = {}
+        for number, key in enumerate(right):
+            rights.setdefault(key, []).append(number)
+        every = ((n, m) for n, key in enumerate(left) for m in rights.get(key, ()))
+        assert self.found == Counter(every)
+        assert self.join.owed() == [0, 0]
+
+
+@pytest.fixture
+def small_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a short schedule comes to everything that many flushes lead to."""
+    monkeypatch.setattr(compaction, "_RUNS_OF_A_GENERATION", 2)
+    monkeypatch.setattr(compaction, "_MERGED_AT_ONCE", 3)
+    monkeypatch.setattr(progressive, "_LONG_HISTORY", 3)
+    monkeypatch.setattr(progressive, "_MOST_RUNS", 4)
+
+
+def run_endless(name: str, directory: Path, seed: int) -> None:
+    endless = Endless(name, directory, random.Random(seed))
+    try:
+        for _ in range(3):
+            for _ in range(40):
+                endless.step()
+            endless.settle()
+    finally:
+        endless.join.close()
+
+
+@pytest.mark.usefixtures("small_numbers")
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", SPILLING)
+def test_all_that_is_owed_can_be_had_at_any_moment(name: str, seed: int, tmp_path: Path) -> None:
+    run_endless(name, tmp_path, seed)
+
+
+def run_many(directory: Path) -> None:
+    for seed in range(40):
+        (directory / str(seed)).mkdir()
+        run_endless(["rpj", "xjoin", "rpj-md"][seed % 3], directory / str(seed), seed)
+
+
+BUGS: dict[str, tuple[Any, str, Any]] = {
+    "every scan is forgotten": (History, "_tells", lambda *_: False),
+    "nothing is ever owed": (debt, "find_debt", lambda *_: None),
+    "memory owes nothing to the disk": (debt.Debt, "md", lambda *_: False),
+    "whoever left has been merged": (History, "_have_merged", lambda *_: True),
+    "an interrupted scan counts as a whole one": (debt, "_cover_all", lambda ranges: bool(ranges)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small_numbers")
+@pytest.mark.parametrize("bug", BUGS)
+def test_mistakes_would_be_noticed(
+    bug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(*BUGS[bug])
+    with pytest.raises(AssertionError):
+        run_many(tmp_path)
+
+
+def grown(name: str, directory: Path, batches: int) -> Iterator[tuple[int, int, int, int]]:
+    """Of each batch: bytes of the manifest, runs, files and flush stamps."""
+    chance = random.Random(7)
+    (directory / "state").mkdir()
+    folder = Folder(directory / "state")
+    join = make(name, directory, Tuning(partitions=8, memory_rows=200, costs=COSTS))
+    increments = Increments(join)
+    for number in range(batches):
+        for side in Side:
+            keys = [chance.randrange(10_000) for _ in range(40)]
+            numbered(join.push(side, batch(side, keys, 40 * number)))
+        numbered(join.tidy())
+        saved = increments.save(folder)
+        expected = saved["expected"]["flush_stamps"]
+        yield (
+            len(json.dumps(saved)),
+            sum(len(side) for p in saved["partitions"]["runs"] for side in p),
+            len(saved["files"]),
+            sum(len(p) for side in expected for p in side),
+        )
+    join.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "batches"),
+    [
+        ("rpj", 250),
+        pytest.param("rpj", 1000, marks=pytest.mark.slow),
+        pytest.param("xjoin", 1000, marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_kept_does_not_grow_with_the_number_of_flushes(
+    name: str, batches: int, tmp_path: Path
+) -> None:
+    sizes = list(grown(name, tmp_path, batches))
+    early = [max(each) for each in zip(*sizes[50:120], strict=True)]
+    late = [max(each) for each in zip(*sizes[-100:], strict=True)]
+    for size, before in zip(late, early, strict=True):
+        assert size <= 2 * before, (early, late)
+    assert late[0] < 40_000
