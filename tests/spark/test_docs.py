@@ -35,7 +35,7 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
         timeout=300,
     )
     assert ran.returncode == 0, ran.stderr
-    waves, asked, explained, estimated, streamed, ended, advised, counted, batches = (
+    waves, asked, explained, estimated, first, streamed, ended, advised, counted, batches, error = (
         ran.stdout.split(f"{BETWEEN}\n")
     )
     shown = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -46,9 +46,11 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     assert storage.sub("", explained) == storage.sub("", shown[2])
     assert in_outline(estimated) == in_outline(shown[3])
     assert "Row(revenue=19980000.0, n=4000000)" in estimated
-    assert streamed == shown[4]
+    assert first == shown[4]
+    assert streamed == shown[5]
     assert ended == ""
     assert advised == "nothing to set\n"
-    assert counted.splitlines()[:2] == shown[5].splitlines()[:2]
-    assert in_outline(batches) == in_outline(shown[6])
+    assert counted.splitlines()[:2] == shown[6].splitlines()[:2]
+    assert in_outline(batches) == in_outline(shown[7])
+    assert error == ""
     assert not list(tmp_path.glob("watersmeet-*"))

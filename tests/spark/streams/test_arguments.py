@@ -60,6 +60,16 @@ def test_tables_are_sent_elsewhere(streams: Streams) -> None:
         join_streams(streams.stream("left"), "right", on="k", state=streams.path)  # type: ignore[arg-type]
 
 
+def test_streams_of_spark_connect_are_refused(streams: Streams) -> None:
+    class Connected:
+        """What a DataFrame of Spark Connect looks like from here."""
+
+        mapInArrow = isStreaming = True
+
+    with pytest.raises(InvalidArgument, match="right is a DataFrame of Spark Connect"):
+        join_streams(streams.stream("left"), Connected(), on="k", state=streams.path / "state")  # type: ignore[arg-type]
+
+
 def test_a_state_that_cannot_be_written(streams: Streams) -> None:
     (streams.path / "file").write_text("in the way")
     with pytest.raises(StateError, match="cannot be written"):

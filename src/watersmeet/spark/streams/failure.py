@@ -13,9 +13,7 @@ from pyspark import TaskContext
 from watersmeet import errors
 from watersmeet.errors import InvalidArgument, WatersmeetError
 
-_OURS = re.compile(
-    r"watersmeet\.errors\.(\w+): (.*?)\s*(?:\n\s*at |\nTraceback|\n\n|\n===|$)", re.S
-)
+_OURS = re.compile(r"watersmeet\.errors\.(\w+): (.*)")
 
 
 @contextlib.contextmanager
