@@ -16,13 +16,13 @@ from tests.spark.streams.running import Streams, numbers
 
 pytestmark = pytest.mark.spark
 
-TINY = {"on": "k", "memory": "1300KB", "instances": 2}
+TINY = {"on": "k", "memory": "2MB", "instances": 2}
 
 
 def wide(rows: int, *, seed: int, value: str) -> pa.Table:
     """Rows of which a tiny memory holds some hundreds."""
     table = numbers(rows, 300, seed=seed, value=value)
-    return table.append_column(f"{value}_wide", pa.array(["x" * 800] * rows))
+    return table.append_column(f"{value}_wide", pa.array(["x" * 1500] * rows))
 
 
 @pytest.fixture
@@ -97,7 +97,8 @@ def test_runs_in_turn_give_what_sparks_own_join_gives(
             query = streams.start(trigger={"processingTime": "0 seconds"})
             query.awaitTermination(chance.choice([1, 2, 4]))
             query.stop()
-            assert streams.output() <= streams.expected()
+            if streams.outputs():  # else it was stopped before its first batch
+                assert streams.output() <= streams.expected()
         if chance.random() < 0.6:
             streams.run()
             assert streams.output() == streams.expected()
