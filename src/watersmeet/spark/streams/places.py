@@ -49,6 +49,8 @@ def check_apart_from_checkpoints(directory: StateDirectory) -> None:
     """Refuse a state in a checkpoint's folder, or around one. It can be known once the query has
     begun: a checkpoint has a file `metadata` beside a folder `offsets`."""
     system, path = directory.system()
+    if isinstance(system, fs.LocalFileSystem):
+        path = os.path.realpath(path)
     around = [str(folder) for folder in (PurePosixPath(path), *PurePosixPath(path).parents)]
     for folder in around:
         if _is_checkpoint(system, folder):
