@@ -40,7 +40,6 @@ def test_what_was_spilled_comes_in_the_clean_up(streams: Streams) -> None:
     expected = wide.expected()
     # So patient that no stall is used before the end.
     wide.options |= {"memory": "2MB", "instances": 2, "wait_threshold": 3600.0}
-    assert wide.run() < expected
     last = mark("left").append_column("wide", pa.array(["x"]))
     wide.add("left", last, "zz-end")
     wide.add("right", mark("right"), "zz-end")
