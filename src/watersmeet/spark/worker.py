@@ -1,7 +1,7 @@
 """What a Python worker of Spark does once, before its first task of ours.
 
 After every task Spark has its workers collect garbage, and the collector visits all that Arrow,
-numba and the kernels have loaded, for nothing: half a million objects that stay. Workers of
+numba and the kernels have loaded, for nothing: 170,000 objects that stay. Workers of
 our own daemon are born with those set aside. In a session of the user's own each worker does it.
 """
 
