@@ -74,6 +74,11 @@ TABLES = [
         "'b'",
     ),
     Bad("files that are gone", of(left, lambda i: i.vanishing("gone")), "gone"),
+    Bad(
+        "arithmetic that fails while the rows are made",
+        of(left, lambda i: i.right.selectExpr("k", "1 DIV (k - k) AS q"), x=wm.sum("q")),
+        "right",
+    ),
     Bad("no such column", with_options(on="nope"), "'nope'"),
     Bad("on None", with_options(on=None), "on=None"),
     Bad("on no key", with_options(on=[]), "no key"),
@@ -138,7 +143,9 @@ SETTINGS = [
     Bad("seed a text", with_options(seed="x"), "seed='x'"),
     Bad("seed None", with_options(seed=None), "seed=None"),
     Bad("seed a fraction", with_options(seed=0.5), "seed=0.5"),
+    Bad("storage is empty", with_options(storage=""), "storage=''"),
     Bad("storage a number", with_options(storage=3), "storage=3"),
+    Bad("storage below a file", lambda i: with_options(storage=i.in_the_way())(i), "storage"),
     Bad("storage of no known kind", with_options(storage="nowhere://x/y"), "storage"),
     Bad("until nothing", _until(), "until"),
     Bad("until an error in words", _until(relative_error="small"), "relative_error"),
@@ -166,13 +173,18 @@ def _unnamed(inputs: Inputs) -> Any:
 
 SESSIONS = [
     Bad("no cores", lambda i: wm.session(cores=0), "cores=0"),
+    Bad("cores a text", lambda i: wm.session(cores="two"), "cores='two'"),  # type: ignore[arg-type]
+    Bad("cores a fraction", lambda i: wm.session(cores=1.5), "cores=1.5"),  # type: ignore[arg-type]
+    Bad("cores True", lambda i: wm.session(cores=True), "cores=True"),
     Bad("other cores than there are", lambda i: wm.session(cores=7), "local"),
     Bad("memory in words", lambda i: wm.session(memory="lots"), "lots"),
+    Bad("memory of nothing", lambda i: wm.session(memory=0), "memory=0"),
     Bad("memory a fraction", lambda i: wm.session(memory=0.5), "memory=0.5"),  # type: ignore[arg-type]
     Bad("other memory than there is", lambda i: wm.session(memory="2GB"), "spark.driver.memory"),
     Bad("a setting of nobody's", lambda i: wm.session(master="local"), "master"),
     Bad("a setting that is otherwise", lambda i: wm.session(**{"spark.ui.enabled": True}), "ui"),
     Bad("a setting of None", _unnamed, "spark.app.name"),
+    Bad("warm a text", lambda i: wm.session(warm="no"), "warm='no'"),  # type: ignore[arg-type]
 ]  # fmt: skip
 
 

@@ -102,6 +102,11 @@ FRAMES = [
         of(left, lambda i: i.right.select("k", sf.udf(_fails, "int")("b").alias("u"))),
         "right",
     ),
+    Bad(
+        "a frame whose function gives other types than it said",
+        of(left, lambda i: i.right.select("k").mapInArrow(lambda batches: iter([3]), "k long")),
+        "right",
+    ),
 ]  # fmt: skip
 
 
@@ -182,6 +187,7 @@ OPTIONS = [
     Bad("instances a text", with_options(instances="two"), "instances='two'"),
     Bad("instances a fraction", with_options(instances=1.5), "instances=1.5"),
     Bad("instances True", with_options(instances=True), "instances=True"),
+    Bad("instances without end", with_options(instances=10**9), "instances=1000000000"),
     Bad("seed a text", with_options(seed="x"), "seed='x'"),
     Bad("seed None", with_options(seed=None), "seed=None"),
     Bad("seed a fraction", with_options(seed=0.5), "seed=0.5"),
@@ -204,7 +210,9 @@ CONDITIONS = [
     Bad("a condition of two kinds", with_options(condition=pc.field("t") > 1), "condition"),
     Bad("a condition that is a number", with_options(condition=3), "condition"),
     Bad("a condition that is a list", with_options(condition=["a > b"]), "condition"),
+    Bad("SQL of nothing there", with_options(condition="nope > b"), "nope"),
     Bad("SQL that does not parse", with_options(condition="a >"), "condition"),
+    Bad("SQL that is no condition", with_options(condition="a + b"), "condition"),
     Bad("SQL that is empty", with_options(condition=""), "condition"),
     Bad("a function that fails", with_options(condition=_raises), "condition"),
     Bad(
@@ -223,12 +231,16 @@ CONDITIONS = [
 # ---- where to -----------------------------------------------------------------------------------
 PLACES = [
     Bad("storage is a number", with_options(storage=3), "storage=3"),
+    Bad("storage is empty", with_options(storage=""), "storage"),
     Bad("storage below a file", lambda i: with_options(storage=i.in_the_way())(i), "storage"),
     Bad("storage of the system's own", with_options(storage="/proc/nowhere"), "storage"),
     Bad("storage of no known kind", with_options(storage="nowhere://x/y"), "storage.*nowhere"),
     Bad("storage on S3 without a bucket", with_options(storage="s3://"), "storage"),
     Bad("storage that is no URI", with_options(storage="://"), "storage"),
+    Bad("storage that Spark does not know", with_options(storage="gs://b/x?a=1"), "storage"),
     Bad("spill_dir below a file", lambda i: with_options(spill_dir=i.in_the_way())(i), "spill_dir"),
+    Bad("spill_dir is a number", with_options(spill_dir=3), "spill_dir=3"),
+    Bad("spill_dir is empty", with_options(spill_dir=""), "spill_dir"),
     Bad("spill_dir is a URI", with_options(spill_dir="s3://bucket/x"), "spill_dir"),
     Bad("spill_dir of the system's own", with_options(spill_dir="/proc/nowhere"), "spill_dir"),
 ]  # fmt: skip
@@ -236,6 +248,20 @@ PLACES = [
 
 def _run(inputs: Inputs, **options: Any) -> Any:
     return wm.join(inputs.left, inputs.right, **({"on": "k"} | options))
+
+
+def _written_twice(inputs: Inputs) -> None:
+    with _run(inputs) as run:
+        run.write(inputs.folder("written"))
+        run.write(inputs.folder("written"))
+
+
+def _written(**options: Any) -> Make:
+    def call(inputs: Inputs) -> Any:
+        with _run(inputs) as run:
+            run.write(**({"path": inputs.folder("elsewhere")} | options))
+
+    return call
 
 
 def _closed(use: Callable[[Any], Any]) -> Make:
@@ -251,6 +277,18 @@ USES = [
     Bad("a closed run's rows", _closed(lambda run: run.to_df()), "closed"),
     Bad("a closed run's waves", _closed(list), "closed"),
     Bad("a closed run's writing", _closed(lambda run: run.write("/tmp/never")), "closed"),
+    Bad("a closed run entered again", _closed(lambda run: run.__enter__()), "closed"),
+    Bad("writing over what is there", _written_twice, "written"),
+    Bad("writing in no known format", _written(format="papyrus"), "papyrus"),
+    Bad("writing in no known mode", _written(mode="sometimes"), "sometimes"),
+    Bad("writing in a format of None", _written(format=None), "format=None"),
+    Bad("writing in a mode of None", _written(mode=None), "mode=None"),
+    Bad("writing in a mode that the format lacks", _written(format="noop"), "noop"),
+    Bad("writing to a place of no known kind", _written(path="nowhere://x/y"), "nowhere"),
+    Bad("writing to a number", _written(path=3), "path=3"),
+    Bad("writing to an empty path", _written(path=""), "path=''"),
+    Bad("writing to no path", _written(path=None), "path"),
+    Bad("writing where nobody may", _written(path="/proc/nowhere/x"), "/proc/nowhere"),
 ]  # fmt: skip
 
 

@@ -59,6 +59,16 @@ STREAMS = [
         of(left, lambda i: i.right_stream.select("k", "b", sf.col("a").alias("b"))),
         "'b'",
     ),
+    Bad(
+        "two columns that differ in case only",
+        of(left, lambda i: i.right_stream.select("k", "b", sf.col("a").alias("B"))),
+        "'B'",
+    ),
+    Bad(
+        "an interval beside the key",
+        of(left, lambda i: i.right_stream.selectExpr("k", "make_interval(1) AS v")),
+        "'v'",
+    ),
     Bad("no such column", with_options(on="nope"), "'nope'"),
     Bad("no key", with_options(on=[]), "no key"),
     Bad("on None", with_options(on=None), "on=None"),
@@ -89,19 +99,38 @@ STREAMS = [
     Bad("instances none", with_options(instances=0), "instances=0"),
     Bad("instances a text", with_options(instances="2"), "instances='2'"),
     Bad("instances True", with_options(instances=True), "instances=True"),
+    Bad("instances without end", with_options(instances=10**9), "instances=1000000000"),
     Bad("suffixes of one", with_options(suffixes=("_x",)), "suffixes"),
     Bad("suffixes that do not tell names apart", with_options(suffixes=("", "")), "suffixes"),
     Bad("ends a text", with_options(ends="a < 0"), "ends='a < 0'"),
     Bad("ends of three", with_options(ends=("a < 0",) * 3), "ends"),
     Bad("ends with a number", with_options(ends=(1, 2)), "ends"),
+    Bad("ends of nothing there", with_options(ends=("nope < 0", "b < 0")), "nope"),
+    Bad("ends that do not parse", with_options(ends=("a <", "b < 0")), "ends"),
+    Bad("ends that are no condition", with_options(ends=("a + 1", "b < 0")), "ends"),
+    Bad("ends that are empty", with_options(ends=("", "b < 0")), "ends"),
+    Bad(
+        "an end that is a column of no one",
+        lambda i: with_options(ends=(sf.col("nope") < 0, None))(i),
+        "nope",
+    ),
     Bad("a condition of nothing there", with_options(condition=pc.field("nope") > 1), "nope"),
     Bad("a condition that is a number", with_options(condition=3), "condition"),
+    Bad("SQL that is no condition", with_options(condition="a + b"), "condition"),
+    Bad("SQL of nothing there", with_options(condition="nope > b"), "nope"),
 ]  # fmt: skip
 
 
 def _a_file(inputs: Inputs) -> str:
     (inputs.path / "file").write_text("in the way")
     return str(inputs.path / "file")
+
+
+def _inside(name: str) -> Make:
+    def call(inputs: Inputs) -> Any:
+        return with_options(state=f"{inputs.folder(name)}/state")(inputs)
+
+    return call
 
 
 STATES = [
@@ -114,10 +143,19 @@ STATES = [
     Bad("state of no known kind", with_options(state="nowhere://x/y"), "nowhere"),
     Bad("state without a bucket", with_options(state="s3://"), "s3"),
     Bad("state that is no URI", with_options(state="://"), "state="),
+    Bad("state inside the left source", _inside("left"), "left"),
+    Bad("state inside the right source", _inside("right"), "right"),
     Bad("metrics of None", lambda i: wm.stream_metrics(None), "state=None"),  # type: ignore[arg-type]
     Bad("metrics of a number", lambda i: wm.stream_metrics(3), "state=3"),  # type: ignore[arg-type]
     Bad("metrics of nothing", lambda i: wm.stream_metrics(""), "state=''"),
+    Bad("metrics of a place that is not", lambda i: wm.stream_metrics(i.folder("no")), "no"),
+    Bad("metrics of a table", lambda i: wm.stream_metrics(i.folder("left")), "left"),
+    Bad("metrics of a file", lambda i: wm.stream_metrics(_a_file(i)), "file"),
     Bad("metrics of no known kind", lambda i: wm.stream_metrics("nowhere://x"), "nowhere"),
+    Bad("a log of None", lambda i: wm.StreamLog(None, state=_place(i)), "None"),  # type: ignore[arg-type]
+    Bad("a log of a number", lambda i: wm.StreamLog(3, state=_place(i)), "3"),  # type: ignore[arg-type]
+    Bad("a log of nothing", lambda i: wm.StreamLog("", state=_place(i)), "log"),
+    Bad("a log that is a folder", lambda i: wm.StreamLog(i.path, state=_place(i)), "log"),
     Bad("a log below a file", lambda i: wm.StreamLog(i.in_the_way(), state=_place(i)), "log"),
     Bad("a log on S3", lambda i: wm.StreamLog("s3://b/x", state=_place(i)), "log"),
     Bad("a log of no state", lambda i: wm.StreamLog(i.folder("x"), state=None), "state=None"),  # type: ignore[arg-type]

@@ -341,3 +341,35 @@ def test_an_aggregate_states_no_guess_as_a_size(tables: tuple[DataFrame, DataFra
         side = next(line for line in run.explain().split("\n") if line.startswith("left"))
         assert "B" not in side.split("because")[0]
         assert run.exact().answer.to_pylist() == [{"n": ROWS}]
+
+
+# ---- places and sessions -------------------------------------------------------------------
+
+
+def test_a_storage_may_be_named_from_where_we_are(
+    tables: tuple[DataFrame, DataFrame], storage: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java and the tasks are elsewhere."""
+    monkeypatch.chdir(storage.parent)
+    with wm.join(*tables, on="k", storage=storage.name) as run:
+        assert run.to_df().count() == ROWS
+
+
+def test_tables_of_two_sessions_of_one_spark_are_joined_as_spark_does(
+    spark: SparkSession, tables: tuple[DataFrame, DataFrame], tmp_path: Path
+) -> None:
+    other = spark.newSession().read.parquet(str(tmp_path / "b.parquet"))
+    with wm.join(tables[0], other, on="k") as run:
+        assert run.to_df().count() == tables[0].join(other, "k").count() == ROWS
+
+
+def test_a_result_is_written_over_or_beside_what_is_there_if_asked(
+    spark: SparkSession, tables: tuple[DataFrame, DataFrame], tmp_path: Path
+) -> None:
+    path = tmp_path / "written"
+    with wm.join(*tables, on="k") as run:
+        for mode, rows in (("error", 1), ("append", 2), ("ignore", 2), ("Overwrite", 1)):
+            run.write(path, mode=mode)
+            assert spark.read.parquet(str(path)).count() == rows * ROWS
+        run.write(tmp_path / "text", format="csv")
+        assert spark.read.csv(str(tmp_path / "text")).count() == ROWS

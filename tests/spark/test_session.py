@@ -229,6 +229,36 @@ def test_a_driver_that_is_killed_leaves_nothing(tmp_path: Path, name: str) -> No
     assert not list(tmp_path.glob("watersmeet-*"))
 
 
+STOPPED = """
+import watersmeet as wm
+spark = wm.session(cores=2, memory="1g")
+spark.range(10).selectExpr("id AS k").write.parquet("{table}")
+table = spark.read.parquet("{table}")
+stream = spark.readStream.schema(table.schema).parquet("{table}")
+spark.stop()
+{again}
+calls = [
+    lambda: wm.join(table, table, on="k"),
+    lambda: wm.aggregate(table, table, on="k", n=wm.count()),
+    lambda: wm.join_streams(stream, stream, on="k", state="{table}-state"),
+]
+for call in calls:
+    try:
+        call()
+    except wm.errors.InvalidArgument as error:
+        print(error.cause)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("again", ["", 'wm.session(cores=2, memory="1g")'])
+def test_what_a_stopped_session_has_read_is_refused(tmp_path: Path, again: str) -> None:
+    """Also while another session runs, which knows nothing of it."""
+    script = STOPPED.replace("{table}", str(tmp_path / "table")).replace("{again}", again)
+    ended = run(script, tmp_path)
+    assert ended.stdout == 3 * "left is a DataFrame of a Spark session that was stopped.\n"
+
+
 def test_our_own_session_needs_no_advice(spark: SparkSession) -> None:
     assert check_session(spark) == []
 

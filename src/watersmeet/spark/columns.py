@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField, StructType
@@ -66,3 +68,17 @@ def with_metadata(dataframe: DataFrame, columns: StructType) -> DataFrame:
             for each in columns
         )
     )
+
+
+def check_names(names: list[str], spark: SparkSession, *, whose: str) -> None:
+    """Refuse names that are one by Spark's rules: it could not tell the columns apart."""
+    if spark.conf.get("spark.sql.caseSensitive") == "true":
+        return
+    counts = Counter(name.lower() for name in set(names))
+    alike = [name for name in names if counts[name.lower()] > 1]
+    if alike:
+        raise SchemaError(
+            f"{whose} columns {', '.join(map(repr, alike))}, which are one name "
+            "while spark.sql.caseSensitive is false.",
+            remedy="Rename one of them, or set spark.sql.caseSensitive to true.",
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,9 @@ from pyspark.errors import PySparkException
 from watersmeet.errors import SourceFailed
 
 _LONGEST = 400
+# What Spark puts before the reason for which a task failed, and Java and Python before a message.
+_TASK = re.compile(r"Job aborted due to stage failure: .*?\(TID \d+\) \([^)]*\): ")
+_PACKAGE = re.compile(r"(?:\w+\.)+(?=[\w$]+(?:: |$))")
 
 
 @contextmanager
@@ -23,7 +27,7 @@ def computing(what: str) -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:
         raise SourceFailed(
-            f"Spark could not compute an input ({what}): {_words(error)}",
+            f"Spark could not compute an input ({what}): {words(error)}",
             remedy="Mend the DataFrame: its own collect() meets the same error.",
             side=next((side for side in ("left", "right") if side in what), ""),
             rows_read=(0, 0),
@@ -31,8 +35,8 @@ def computing(what: str) -> Iterator[None]:
         ) from None
 
 
-def _words(error: Exception) -> str:
-    """Its first sentences, on one line."""
+def words(error: Exception) -> str:
+    """What Spark's error says first, on one line, without where in Java it was said."""
     text = _root(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     if "Traceback (most recent call last):" in lines:
@@ -40,10 +44,11 @@ def _words(error: Exception) -> str:
         begun = lines.index("Traceback (most recent call last):")
         said = [line for line in lines[begun + 1 :] if not line.startswith(('File "', "at "))]
         lines = said[-1:] or lines[:1]
-    words = lines[0] if lines else type(error).__name__
-    if len(words) > _LONGEST:
-        words = words[:_LONGEST].rstrip() + " ..."
-    return words if words.endswith(".") else words + "."
+    said_first = lines[0] if lines else type(error).__name__
+    said_first = _PACKAGE.sub("", _TASK.sub("", said_first), count=1)
+    if len(said_first) > _LONGEST:
+        said_first = said_first[:_LONGEST].rstrip() + " ..."
+    return said_first if said_first.endswith(".") else said_first + "."
 
 
 def _root(exception: object) -> str:

@@ -10,6 +10,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from watersmeet.errors import InvalidArgument
 from watersmeet.spark.scans.relation import PlainScan, StagedRows
 
+MOST_INSTANCES = 4096
 # A petabyte: what Spark says of sources whose size it does not know is larger.
 _ABSURD_BYTES = 1 << 50
 
@@ -25,6 +26,27 @@ def check_dataframe(dataframe: Any, side: str) -> None:
             f"{side} is a DataFrame of Spark Connect, which has no way to run a join's own tasks.",
             remedy="Join in a classic session, such as wm.session() gives.",
         )
+    context = dataframe.sparkSession.sparkContext
+    if context._jsc is None or context._jsc.sc().isStopped():
+        raise InvalidArgument(
+            f"{side} is a DataFrame of a Spark session that was stopped.",
+            remedy="Start a session, such as wm.session() gives, and read the DataFrame there.",
+        )
+
+
+def parse_instances(number: Any) -> int:
+    """Into how many parts keys are to be divided."""
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise InvalidArgument(
+            f"instances={number!r} is no number of parts.", remedy="Give 1 or more."
+        )
+    if number > MOST_INSTANCES:
+        raise InvalidArgument(
+            f"instances={number} is more than {MOST_INSTANCES:,}, and each takes a few "
+            "milliseconds of every wave or micro-batch, with rows or without.",
+            remedy="Give a few for each core, or leave it out.",
+        )
+    return number
 
 
 def rows_of(relation: PlainScan | StagedRows) -> int | None:

@@ -8,6 +8,7 @@ is asked, and what it would do and we would not is refused.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -39,6 +40,8 @@ from watersmeet.spark.scans.filters import Node
 from watersmeet.spark.scans.refusal import Refused
 
 Frames = tuple[DataFrame, DataFrame]
+# Where in a text of one line, and the sign that the plan follows.
+_POSITION = re.compile(r"(; line \d+ pos \d+)?;?$")
 _REMEDY = "Give both DataFrames a column of one type to join on, with cast or withColumn."
 
 
@@ -84,7 +87,10 @@ def parsed(expression: JavaObject) -> Node:
 
 
 def first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n", 1)[0]
+    """What Spark says of a condition, as a sentence: without the plan, which may fill pages."""
+    line = str(error).strip().split("\n", 1)[0]
+    line = _POSITION.sub("", line)
+    return line if line.endswith((".", ")")) else line + "."
 
 
 def _conjuncts(node: Node) -> list[Node]:

@@ -11,7 +11,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
-from watersmeet.errors import InvalidArgument
+from watersmeet.errors import InvalidArgument, SpillError
 from watersmeet.spark.tables.plan import is_local
 from watersmeet.store.claim import SpillClaim
 from watersmeet.store.storage import Storage
@@ -35,8 +35,12 @@ class Room:
                 "hand rows to one another through it.",
                 remedy="Give a directory that the driver and all executors reach.",
             )
+        if given is not None:
+            check_path(given, "storage")
         if given is None or "://" not in str(given):
-            claim = SpillClaim(given, argument="storage")
+            # Tasks run in directories of their own, so it has to be a whole path.
+            base = None if given is None else Path(given).absolute()
+            claim = SpillClaim(base, argument="storage")
             forget = _removed_with_java(spark, claim.area.path)
 
             def release() -> None:
@@ -58,10 +62,14 @@ def check_storage(given: Any, spark: SparkSession) -> None:
     """
     if given is None:
         return
-    if not isinstance(given, str | os.PathLike):
-        raise InvalidArgument(f"storage={given!r} is no path.", remedy="Give a directory.")
+    check_path(given, "storage")
     uri = str(given)
     if "://" not in uri:
+        if not os.access(uri, os.W_OK | os.X_OK) or not Path(uri).is_dir():
+            raise SpillError(
+                f"storage={uri!r} is no directory that can be written to.",
+                remedy="Give one that the driver and all executors reach.",
+            )
         return
     scheme = uri.split("://", 1)[0]
     context = spark.sparkContext
@@ -70,12 +78,19 @@ def check_storage(given: Any, spark: SparkSession) -> None:
         context._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(
             scheme, context._jsc.hadoopConfiguration()
         )
-    except Py4JJavaError as error:
+    except Py4JJavaError:
         raise InvalidArgument(
-            f"storage={uri!r}: Spark cannot read there ({error.java_exception.getMessage()}).",
+            f"storage={uri!r}: this Spark has no file system for {scheme!r}, and could not read "
+            "results there.",
             remedy="Give a directory that the driver and all executors reach, or a URI under "
             "which both Spark and pyarrow know it.",
         ) from None
+
+
+def check_path(given: Any, argument: str) -> None:
+    """An empty path would be the working directory, which nobody meant."""
+    if not isinstance(given, str | os.PathLike) or not os.fspath(given):
+        raise InvalidArgument(f"{argument}={given!r} is no path.", remedy="Give a directory.")
 
 
 def _removed_with_java(spark: SparkSession, path: Path) -> Callable[[], None]:

@@ -32,6 +32,8 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 
 _HEAP = "spark.driver.memory"
 _SMALLEST_HEAP, _LARGEST_HEAP = 2**30, 8 * 2**30
+# Spark itself wants 450 MiB, of which Java keeps some back.
+_LEAST_HEAP = 512 * 2**20
 _ATTEMPTS = 4
 
 
@@ -74,6 +76,8 @@ def session(
     With `warm` Python workers are started in the background.
     """
     asked = _asked(config, cores=cores, memory=memory)
+    if not isinstance(warm, bool):
+        raise InvalidArgument(f"warm={warm!r} is no answer.", remedy="Give True or False.")
     if SparkContext._active_spark_context is not None:
         running = SparkSession.builder.getOrCreate()
         _check_same(running, asked)
@@ -148,11 +152,20 @@ def _asked(
             )
         asked[name] = str(value).lower() if isinstance(value, bool) else str(value)
     if cores is not None:
-        if cores < 1:
-            raise InvalidArgument(f"cores={cores} is too few.", remedy="Give it one or more.")
+        if not isinstance(cores, int) or isinstance(cores, bool) or cores < 1:
+            raise InvalidArgument(
+                f"cores={cores!r} is no number of tasks that can run at a time.",
+                remedy="Give 1 or more, or leave it out for all of the machine's.",
+            )
         asked["spark.master"] = f"local[{cores},{_ATTEMPTS}]"
     if memory is not None:
-        asked[_HEAP] = f"{max(parse_bytes(memory) // 2**20, 1)}m"
+        heap = parse_bytes(memory)
+        if heap < _LEAST_HEAP:
+            raise InvalidArgument(
+                f"memory={memory!r} is less than Spark starts with.",
+                remedy=f"Give {_LEAST_HEAP // 2**20}MB or more, or leave it out.",
+            )
+        asked[_HEAP] = f"{heap // 2**20}m"
     return asked
 
 

@@ -68,5 +68,6 @@ def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         wm.StreamLog(tmp_path / "no" / "log", state=tmp_path)
 
 
-def test_a_state_that_is_not_there_has_no_batches(tmp_path: Path) -> None:
-    assert wm.stream_metrics(tmp_path / "nothing") == []
+def test_a_state_of_a_query_that_has_not_begun_has_no_batches(streams: Streams) -> None:
+    streams.joined()
+    assert wm.stream_metrics(streams.path / "state") == []

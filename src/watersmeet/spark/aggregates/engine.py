@@ -142,7 +142,10 @@ class ClusterEngine(_Jobs):
                 query=self._query,
                 what="what comes before the sampled side",
             )
-        return self._partitions.run(list(blocks), what=f"look {self._looks}")
+        word = self._plan.sampled.name.lower()
+        return self._partitions.run(
+            list(blocks), what=f"look {self._looks}, rows of the {word} side"
+        )
 
     def _prepared(self) -> Work:
         """Stage the other side, if it is no plain scan."""

@@ -6,26 +6,28 @@ import math
 import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructType
 
 from watersmeet.errors import InvalidArgument, MemoryTooSmall, SchemaError
-from watersmeet.model import JoinType, Side
+from watersmeet.model import Side
 from watersmeet.operators.family import PROGRESSIVE
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.schema import On
-from watersmeet.spark.columns import plain, result_columns, with_metadata
-from watersmeet.spark.frames import check_dataframe
+from watersmeet.spark.columns import check_names, plain, result_columns, with_metadata
+from watersmeet.spark.frames import check_dataframe, parse_instances
 from watersmeet.spark.interpreter import our_python
+from watersmeet.spark.keys import first_line
 from watersmeet.spark.question import settled
 from watersmeet.spark.routing import HashRouter
+from watersmeet.spark.streams.ends import Ends, check_ends
 from watersmeet.spark.streams.host import run_batch
 from watersmeet.spark.streams.identity import Identity
 from watersmeet.spark.streams.places import (
@@ -38,9 +40,6 @@ from watersmeet.spark.streams.ticks import TickPlan, parse_interval, tick_stream
 from watersmeet.spark.streams.wire import ENDS, TAG, Wire, instance_of, tag
 from watersmeet.spark.worker import settle
 from watersmeet.store.account import SMALLEST_MEMORY, MemoryPlan
-
-EndCondition: TypeAlias = "Column | str | None"
-Ends = tuple[EndCondition, EndCondition]
 
 # Reactive work may take this share of the time between ticks: rows that come meanwhile wait.
 _BUDGET_SHARE = 0.5
@@ -111,8 +110,9 @@ def join_streams(
         _check_stream(streams[side], side)
     question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
     _check_algorithm(question.algorithm)
-    marks = _check_ends(ends, question.how)
+    marks = check_ends(ends, question.how, streams)
     interval = parse_interval(ticks)
+    asked = None if instances is None else parse_instances(instances)
     schemas = (_arrow_schema(left, Side.LEFT), _arrow_schema(right, Side.RIGHT))
     question, schemas = settled(streams, schemas, question)
     join = question.resolve(*schemas)
@@ -123,7 +123,7 @@ def join_streams(
     directory.create()
     tasks, on_a_machine = _tasks(left.sparkSession)
     saved = directory.latest()
-    count = _instances(instances, _saved_instances(saved) or tasks)
+    count = asked or _saved_instances(saved) or tasks
     if saved is not None:
         Identity.of(join, question, instances=count).check(saved)
     plan = StreamPlan(
@@ -200,35 +200,20 @@ def _check_stream(stream: Any, side: Side) -> None:
             remedy="Use wm.join for two tables; read the table with spark.readStream to join it "
             "with a stream.",
         )
+    check_names(stream.columns, stream.sparkSession, whose=f"The {name} stream has")
 
 
 def _arrow_schema(stream: DataFrame, side: Side) -> pa.Schema:
-    try:
-        return to_arrow_schema(stream.schema, timezone="UTC")
-    except PySparkException as error:
-        raise SchemaError(
-            f"A column of the {side.name.lower()} stream cannot travel to Python: {error}.",
-            remedy="Cast it to another type or leave it out.",
-        ) from error
-
-
-def _check_ends(ends: Any, how: JoinType) -> Ends:
-    marks: tuple[Any, ...] = (None, None) if ends is None else ends
-    if not (isinstance(marks, tuple | list) and len(marks) == 2) or not all(
-        mark is None or isinstance(mark, str | Column) for mark in marks
-    ):
-        raise InvalidArgument(
-            f"ends={ends!r} is no pair of conditions.",
-            remedy='Give one for each stream, as in ends=("is_last", "id < 0"), or None for one '
-            "that does not end.",
-        )
-    if how is not JoinType.INNER and any(mark is None for mark in marks):
-        raise InvalidArgument(
-            f"how={str(how)!r} asks for rows that never find a partner, or counts partners up to "
-            "the last, and nobody knows the last row of a stream without end.",
-            remedy='Use how="inner", or say with `ends` how each of the two streams ends.',
-        )
-    return (marks[0], marks[1])
+    for field in stream.schema.fields:
+        try:
+            to_arrow_type(field.dataType, timezone="UTC")
+        except PySparkException as error:
+            raise SchemaError(
+                f"Column {field.name!r} of the {side.name.lower()} stream, of type "
+                f"{field.dataType.simpleString()}, cannot travel to Python: {first_line(error)}",
+                remedy="Cast it to another type or leave it out.",
+            ) from error
+    return to_arrow_schema(stream.schema, timezone="UTC")
 
 
 def _tasks(spark: SparkSession) -> tuple[int, int]:
@@ -258,16 +243,6 @@ def _is_one_machine(spark: SparkSession) -> bool:
 def _saved_instances(saved: Manifest | None) -> int:
     """How many instances a state has; 0 if that is not known, whatever is wrong with it."""
     return int(saved.get("parameters", {}).get("instances", 0)) if saved else 0
-
-
-def _instances(given: Any, default: int) -> int:
-    if given is None:
-        return default
-    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise InvalidArgument(
-            f"instances={given!r} is no number of instances.", remedy="Give 1 or more."
-        )
-    return given
 
 
 def _memory_each(memory: int | str, sharers: int) -> int:

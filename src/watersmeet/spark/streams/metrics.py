@@ -78,6 +78,7 @@ def stream_metrics(state: str | os.PathLike[str]) -> list[dict[str, Any]]:
     kept.
     """
     directory = StateDirectory.parse(state)
+    directory.check()
     by_batch: dict[int, list[dict[str, Any]]] = {}
     for number in directory.instances():
         instance = directory.instance(number)
@@ -120,11 +121,16 @@ class StreamLog(StreamingQueryListener):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, state: str | os.PathLike[str]) -> None:
+        if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+            raise InvalidArgument(
+                f"path={path!r} is no file for a log.", remedy="Name a file to be appended to."
+            )
         self._path = Path(path)
         self._state = state
         StateDirectory.parse(state)
         try:
-            self._path.touch()
+            with self._path.open("a"):
+                pass  # Touching a directory would succeed.
         except OSError as error:
             raise InvalidArgument(
                 f"The log {path} cannot be written ({error.strerror}).",

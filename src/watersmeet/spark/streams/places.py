@@ -14,7 +14,7 @@ import pyarrow.fs as fs
 
 from watersmeet.errors import InvalidArgument, StateError
 from watersmeet.model import Side
-from watersmeet.spark.streams.state import StateDirectory
+from watersmeet.spark.streams.state import StateDirectory, unusable
 
 
 def check_apart_from_sources(directory: StateDirectory, streams: tuple[Any, Any]) -> None:
@@ -48,6 +48,13 @@ def source_folders(stream: Any) -> list[str]:
 def check_apart_from_checkpoints(directory: StateDirectory) -> None:
     """Refuse a state in a checkpoint's folder, or around one. It can be known once the query has
     begun: a checkpoint has a file `metadata` beside a folder `offsets`."""
+    try:
+        _check_checkpoints(directory)
+    except OSError as error:
+        raise unusable(directory.uri, error) from error
+
+
+def _check_checkpoints(directory: StateDirectory) -> None:
     system, path = directory.system()
     if isinstance(system, fs.LocalFileSystem):
         path = os.path.realpath(path)

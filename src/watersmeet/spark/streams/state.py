@@ -86,6 +86,25 @@ class StateDirectory:
         except OSError as error:
             raise unusable(self.uri, error) from error
 
+    def check(self) -> None:
+        """Refuse a place that no stream join has made: nothing there, or something else."""
+        system, path = self.system()
+        try:
+            entries = system.get_file_info(fs.FileSelector(path))
+        except OSError as error:
+            raise StateError(
+                f"There is no state of a stream join at {self.uri} ({type(error).__name__}).",
+                remedy="Give the `state` that was given to wm.join_streams.",
+            ) from None
+        # A query that begins has written nothing yet, or is about to.
+        passing = ("spill", "draft-", "tried-")
+        names = {info.base_name for info in entries if not info.base_name.startswith(passing)}
+        if names and _OWNER not in names and not any(map(_INSTANCE.fullmatch, names)):
+            raise StateError(
+                f"{self.uri} is no state of a stream join: it holds {min(names)!r}.",
+                remedy="Give the `state` that was given to wm.join_streams.",
+            )
+
     def claim(self, query: str) -> str:
         """Make this the state of a query, if it is nobody's yet; whose it is. Of two that ask at
         once, one gets it (on object stores both might)."""

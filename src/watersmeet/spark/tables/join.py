@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 
-from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.errors import InvalidArgument
 from watersmeet.model import parse_seed
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import On
-from watersmeet.spark.columns import result_columns
-from watersmeet.spark.frames import check_dataframe, rows_of
+from watersmeet.spark.columns import check_names, result_columns
+from watersmeet.spark.frames import check_dataframe, parse_instances, rows_of
 from watersmeet.spark.question import settled
-from watersmeet.spark.room import Room
+from watersmeet.spark.room import Room, check_path
 from watersmeet.spark.scans.relation import open_relation
 from watersmeet.spark.tables.files import RunFiles, sweep
 from watersmeet.spark.tables.plan import Place, Plan, Sizes
@@ -95,10 +93,12 @@ def join(
     question, schemas = settled(frames, (relations[0].schema, relations[1].schema), question)
     schema = question.resolve(*schemas)
     result = result_columns(frames, schema)
-    _check_names(schema.output.names, spark)
+    check_names(schema.output.names, spark, whose="The result would have")
     query = uuid.uuid4().hex[:8]
     if instances is not None:
-        instances = _positive(instances, "instances")
+        instances = parse_instances(instances)
+    if spill_dir is not None:
+        check_path(spill_dir, "spill_dir")
     # What cannot be guessed is taken for small: it is counted before it is joined.
     guessed = Sizes((rows_of(relations[0]) or 0, rows_of(relations[1]) or 0))
     sweep()
@@ -123,23 +123,3 @@ def join(
         seed=seed,
         files=RunFiles(room, spark, query=query),
     )
-
-
-def _check_names(names: list[str], spark: SparkSession) -> None:
-    """Spark reads the result from files, where by its rules `a` and `A` are one name."""
-    if spark.conf.get("spark.sql.caseSensitive") == "true":
-        return
-    counts = Counter(name.lower() for name in names)
-    alike = [name for name in names if counts[name.lower()] > 1]
-    if alike:
-        raise SchemaError(
-            f"The result would have columns {', '.join(map(repr, alike))}, which are one name "
-            "while spark.sql.caseSensitive is false.",
-            remedy="Rename one of them, or set spark.sql.caseSensitive to true.",
-        )
-
-
-def _positive(number: Any, name: str) -> int:
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
-        raise InvalidArgument(f"{name}={number!r} is no number of parts.", remedy="Give 1 or more.")
-    return int(number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import weakref
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ from watersmeet.spark.tables.metrics import RunMetrics, WaveMetrics
 from watersmeet.spark.tables.plan import Plan, bytes_of
 from watersmeet.spark.tables.results import read_results
 from watersmeet.spark.tables.staging import Relation, Staged, divided, sizes_of, staged
+from watersmeet.spark.tables.target import Target
 from watersmeet.spark.tables.waves import SMALL_BYTES, WHOLE, shares
 from watersmeet.store.storage import Sections
 
@@ -156,9 +158,14 @@ class JoinRun:
         self._complete()
         return self._rows([name for done in self._done for name in done.results])
 
-    def write(self, path: str, *, format: str = "parquet", mode: str = "error") -> None:
+    def write(
+        self, path: str | os.PathLike[str], *, format: str = "parquet", mode: str = "error"
+    ) -> None:
         """Write the whole result with Spark's own writer: all of it appears, or nothing."""
-        self.to_df().write.format(format).mode(mode).save(path)
+        self._check_open()
+        target = Target.parse(path, format=format, mode=mode)
+        target.check(self._spark)
+        target.write(self.to_df())
 
     def explain(self) -> str:
         """What runs and why, which way the rows come, and how far it is, for a person to read."""
@@ -198,6 +205,7 @@ class JoinRun:
             self._files.close()
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
 
     def __exit__(
