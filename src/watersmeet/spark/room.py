@@ -80,8 +80,7 @@ def check_storage(given: Any, spark: SparkSession) -> None:
         )
     except Py4JJavaError:
         raise InvalidArgument(
-            f"storage={uri!r}: this Spark has no file system for {scheme!r}, and could not read "
-            "results there.",
+            f"storage={uri!r}: Spark cannot read there (No FileSystem for scheme {scheme!r}).",
             remedy="Give a directory that the driver and all executors reach, or a URI under "
             "which both Spark and pyarrow know it.",
         ) from None
