@@ -18,6 +18,7 @@ from watersmeet.errors import (
     InputChanged,
     InvalidArgument,
     MemoryTooSmall,
+    RunClosed,
     SchemaError,
     SpillError,
     WatersmeetError,
@@ -135,11 +136,13 @@ def test_a_closed_run_keeps_what_it_knows_and_does_no_more(tmp_path: Path) -> No
     run.close()
     assert run.history == [first]
     assert run.latest is first
-    for act in (run.exact, run.resume):
-        with pytest.raises(WatersmeetError, match="closed"):
+    for act in (run.exact, run.resume, lambda: list(run)):
+        with pytest.raises(RunClosed, match="closed"):
             act()
-    assert list(run) == []
-    assert list(run.until(relative_error=1e-9)) == [first]
+    kept = run.until(relative_error=1e-9)
+    assert next(kept) is first
+    with pytest.raises(RunClosed):
+        next(kept)
     with pytest.raises(WatersmeetError, match="exact answer is known"):
         run.score()
 

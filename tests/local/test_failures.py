@@ -18,6 +18,7 @@ from tests.local.oracle import Rows, expected, rows_of
 from watersmeet.errors import (
     InvalidArgument,
     MemoryTooSmall,
+    RunClosed,
     SchemaError,
     SourceFailed,
     SpillCorrupted,
@@ -110,7 +111,7 @@ def test_an_iterator_without_batches_has_no_columns() -> None:
 )
 def test_a_spill_directory_that_cannot_be_used(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(SpillError, match="Choose a spill_dir that exists and is writable"):
+    with pytest.raises(SpillError, match="Choose a `spill_dir` that exists and is writable"):
         wm.local.join(
             untouched(LEFT.schema), untouched(RIGHT.schema), on="k", spill_dir=tmp_path / place
         )
@@ -138,7 +139,8 @@ def test_a_source_that_raises_comes_last_with_its_own_error(memory: str, tmp_pat
     # Exactly what follows from the rows that had been read.
     assert rows_of(delivered) == expected(left.slice(0, error.rows_read[0]), right.slice(0, half))
     assert not list(tmp_path.iterdir())
-    with pytest.raises(StopIteration):
+    # It must not look like a run that has delivered everything.
+    with pytest.raises(RunClosed, match="has failed"):
         next(run)
 
 
