@@ -39,7 +39,7 @@ COMPARED = [
     (pa.binary(4), pa.binary(4), pa.binary(4)),
     (pa.binary(4), pa.binary(5), pa.binary()),
     (pa.dictionary(pa.int32(), pa.string()), pa.string(), pa.string()),
-    (pa.date32(), pa.date64(), pa.date32()),
+    (pa.date32(), pa.date64(), pa.date64()),
     (pa.date32(), pa.timestamp("us"), pa.timestamp("us")),
     (pa.timestamp("ms"), pa.timestamp("ns"), pa.timestamp("ns")),
     (pa.timestamp("us", "UTC"), pa.timestamp("s", "Europe/Rome"), pa.timestamp("us", "UTC")),

@@ -59,9 +59,16 @@ class Summing:
             if not self._apart and len(self._found) > 1:
                 self._add_up()
                 self._check()
+            self._in_order()
             return self._found
 
+    def _in_order(self) -> None:
+        """Threads end in any order; groups are numbered, and doubles added, in that of the blocks,
+        so that the same seed gives the same answer."""
+        self._found.sort(key=lambda each: each.block)
+
     def _add_up(self) -> None:
+        self._in_order()
         self._found = [added_up(self._found, self._question)]
         self._waiting = len(self._found[0].part)
         self._bytes = part_bytes(self._found[0].part)
