@@ -61,7 +61,7 @@ def check(shape: Shape, algorithm: str, folder: Path) -> None:
     ("source", "width", "share", "algorithm"),
     [
         ("iterator", 4_000, 1 / 2, "rpj"),
-        ("iterator", 4_000, 1 / 2, "pr-join"),
+        ("iterator", 4_000, 1 / 4, "pr-join"),
         ("parquet-dictionary", 4_000, 1 / 2, "rpj"),
         ("arrow", 4_000, 1 / 2, "pmj"),
     ],
