@@ -266,7 +266,7 @@ BUGS = {
     ),
     "a stall that is over is not noticed": Bug(
         "rpj",
-        (ReactiveStage, "react"),
+        (ReactiveStage, "_work"),
         "and pause():",
         "and pause() and pause():",
     ),
