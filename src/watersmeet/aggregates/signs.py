@@ -117,9 +117,10 @@ def _filled(places: Floats, *, grain: float) -> Sign:
 
 def related(first: Floats, second: Floats) -> float:
     """Correlation of ranks: a few far ones do not make it."""
-    if len(first) < 8 or np.ptp(first) == 0 or np.ptp(second) == 0:
-        return 0.0
     ranks = [np.unique(each, return_inverse=True)[1] for each in (first, second)]
+    # All alike, or all NaN, which footers give for a column of NaN.
+    if len(first) < 8 or not ranks[0].any() or not ranks[1].any():
+        return 0.0
     return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
