@@ -33,6 +33,15 @@ VALUES: dict[pa.DataType, list[Any]] = {
     pa.list_(pa.int16(), 2): [[1, 2], [None, 4]],
     pa.struct({"x": pa.int8(), "y": pa.string()}): [{"x": 1, "y": None}, {"x": None, "y": "s"}],
     pa.map_(pa.string(), pa.int8()): [[], [("a", 1), ("b", None)]],
+    pa.list_(pa.list_(pa.string())): [[], [[]], [["a", None], None, ["bcd", ""]]],
+    pa.large_list(pa.struct({"a": pa.bool_(), "b": pa.list_(pa.int8())})): [
+        [{"a": True, "b": [1, None, 3]}, None],
+        [{"a": None, "b": None}],
+    ],
+    pa.struct({"list": pa.list_(pa.binary(16), 2), "none": pa.struct([])}): [
+        {"list": [b"0123456789abcdef", None], "none": {}},
+        {"list": None, "none": None},
+    ],
     pa.null(): [],
 }
 

@@ -182,6 +182,9 @@ class Watched:
         self.taken.append(self._names[column])
         return self._rows.take(column, index)
 
+    def widths(self, column: int, index: Index) -> Index:
+        return self._rows.widths(column, index)
+
     def key_buffers(self, column: int) -> KeyBuffers:
         return self._rows.key_buffers(column)
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from watersmeet.aggregates.promotion import spark_type
 from watersmeet.errors import WatersmeetError
 from watersmeet.kernels.decimals import low_words, valid_low_words
-from watersmeet.rows.batch import aligned, fixed_bytes
+from watersmeet.rows.buffers import aligned, fixed_bytes
 
 Mask = NDArray[np.bool_]
 Bounds = tuple[int, int]

@@ -20,6 +20,7 @@ from watersmeet.rows.address import Matches, Stage
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount, MemoryPlan
 from watersmeet.store.claim import SpillClaim
+from watersmeet.store.leftovers import Leftovers
 
 
 class Driver:
@@ -61,6 +62,7 @@ class Driver:
             memory, share=self.plan.input // 2, expected=(left.first_bytes, right.first_bytes)
         )
         self._readers = [Reader(source, self._inbox, memory=memory.limit) for source in sources]
+        self._leftovers = Leftovers(memory.limit)
         self._started = False
         self._results = self._run()
         self._driving = threading.RLock()
@@ -158,8 +160,10 @@ class Driver:
             if len(matches):
                 batch = self.schema.materialise(matches)
                 self.rows_out += len(batch)
+                nbytes = batch.nbytes
                 yield batch
                 del batch
+                self._leftovers.passed(nbytes)
 
     def _give_up(self, operator: Operator, failed: Failed) -> Iterator[pa.RecordBatch]:
         """Deliver all that follows from what has arrived, then raise the source's error."""

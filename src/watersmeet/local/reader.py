@@ -10,14 +10,12 @@ from watersmeet.errors import MemoryTooSmall, SchemaError
 from watersmeet.local.inbox import Closed, Inbox
 from watersmeet.local.sources import Source
 from watersmeet.rows.widths import longest_row
+from watersmeet.store.leftovers import Leftovers
 
 _PATIENCE_S = 0.25
 # A row is there several times while it passes: in its batch, among the rows in memory, in a block
 # on its way to disk, in a result beside a row of the other side.
 _ROWS_IN_MEMORY = 8
-# Arrow's allocator keeps what was freed, for each thread. After so large a part of memory has been
-# read it is asked to give that back: without, a join of Parquet held a third of its cap more.
-_GIVEN_BACK = 64
 
 
 class Reader:
@@ -44,7 +42,7 @@ class Reader:
 
     def _read(self) -> None:
         side, schema = self._source.side, self._source.schema
-        pool, passed = pa.default_memory_pool(), 0
+        leftovers = Leftovers(self._memory)
         try:
             batches = self._source.batches()
             while True:
@@ -56,12 +54,10 @@ class Reader:
                     schema = batch.schema
                     self._inbox.show_columns(side, schema)
                 self._check_rows(batch)
-                passed += batch.nbytes
+                nbytes = batch.nbytes
                 self._inbox.put(side, self._fitting(batch, schema))
                 del batch  # While we wait for room, only the inbox should hold it.
-                if passed > self._memory // _GIVEN_BACK:
-                    pool.release_unused()
-                    passed = 0
+                leftovers.passed(nbytes)
             self._inbox.end(side)
         except Closed:
             pass

@@ -18,6 +18,7 @@ from watersmeet.operators.parts import Parts
 from watersmeet.policies.flush import Held
 from watersmeet.rows.address import Matches, RowSource, Stage
 from watersmeet.rows.batch import BatchRows
+from watersmeet.rows.values import rows_where
 from watersmeet.store.index import Hashes
 from watersmeet.store.runs import RunWriter, by_hash, write_run
 from watersmeet.store.spill import IoKind
@@ -61,7 +62,7 @@ class ArrivalStage:
             if keep is not None:
                 gone = np.flatnonzero(~keep)
                 yield from parts.outcome.unmatched(side, source, gone, stamps)
-                hashes, stamps, rows = hashes[keep], stamps[keep], rows.filter(pa.array(keep))
+                hashes, stamps, rows = hashes[keep], stamps[keep], rows_where(rows, keep)
                 counts = self._count(hashes)
         if len(rows):
             if self._joins_on_arrival:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from watersmeet.model import Side
 from watersmeet.rows.address import Matches, Rows
-from watersmeet.rows.batch import has_offsets, variable_bytes
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.rows.values import fixed_width, is_ranged, values_of
 
 _ANY_LENGTH = 2**40
 
@@ -26,7 +26,7 @@ class Portions:
     def __init__(self, schema: JoinSchema, room: int) -> None:
         self.room = room
         self._columns = [
-            [column for column, kind in enumerate(schema.stored(side).types) if has_offsets(kind)]
+            [column for column, kind in enumerate(schema.stored(side).types) if _is_variable(kind)]
             for side in Side
         ]
         self._longest = [0, 0]
@@ -34,8 +34,7 @@ class Portions:
     def arrived(self, side: Side, rows: pa.RecordBatch) -> None:
         """Remember how long a row can be."""
         if len(rows):
-            offsets = [variable_bytes(rows.column(column))[1] for column in self._columns[side]]
-            longest = sum(int(np.diff(each).max()) for each in offsets)
+            longest = sum(_longest(rows.column(column)) for column in self._columns[side])
             self._longest[side] = max(self._longest[side], longest)
 
     def expect_any_length(self) -> None:
@@ -60,9 +59,17 @@ class Portions:
             return 0
         lengths = np.zeros(len(rows), np.int64)
         for column in self._columns[side]:
-            offsets = rows.source.key_buffers(column).offsets
-            lengths += offsets[rows.index + 1] - offsets[rows.index]
+            lengths += rows.source.widths(column, rows.index)
         return lengths
+
+
+def _is_variable(kind: pa.DataType) -> bool:
+    return is_ranged(kind) and fixed_width(kind) is None
+
+
+def _longest(values: pa.Array) -> int:
+    every = np.arange(len(values))
+    return int(values_of(values).widths(every, every + 1).max())
 
 
 def _part(rows: Rows | None, start: int, stop: int) -> Rows | None:

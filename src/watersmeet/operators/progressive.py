@@ -29,6 +29,7 @@ from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.rows.values import rows_where
 from watersmeet.store.account import MemoryAccount, MemoryPlan
 from watersmeet.store.spill import SpillArea
 
@@ -72,7 +73,7 @@ class ProgressiveJoin:
             nulls = np.flatnonzero(~encoded.valid)
             self.metrics.null_keys[side] += len(nulls)
             yield from self.parts.outcome.alone(side, BatchRows(rows), nulls)
-            hashes, rows = hashes[encoded.valid], rows.filter(pa.array(encoded.valid))
+            hashes, rows = hashes[encoded.valid], rows_where(rows, encoded.valid)
         start = 0
         while start < len(rows):
             stop = start + self.parts.memory.piece_rows(rows, start)

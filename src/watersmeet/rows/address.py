@@ -22,6 +22,10 @@ class RowSource(Protocol):
         """The values of one column at these positions."""
         ...
 
+    def widths(self, column: int, index: Index) -> Index:
+        """How many bytes the values of one column at these positions take."""
+        ...
+
     def key_buffers(self, column: int) -> KeyBuffers:
         """The raw bytes of one column of fixed or variable width, without a copy."""
         ...

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from watersmeet.rows.batch import aligned, fixed_bytes, has_offsets, variable_bytes
+from watersmeet.rows.buffers import aligned, fixed_bytes, has_offsets, variable_bytes
 from watersmeet.rows.types import converted, padded, ticks_per_second, unwrapped
 
 Mask = NDArray[np.bool_]

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from watersmeet.rows.batch import has_offsets, variable_bytes
+from watersmeet.rows.buffers import has_offsets, variable_bytes
+from watersmeet.rows.values import elements_of, is_list, own_offsets
 
 Widths = NDArray[np.int64]
 
@@ -38,7 +39,11 @@ def _total(array: pa.Array) -> int:
         _, offsets = variable_bytes(array)
         return int(offsets[-1] - offsets[0]) + _OFFSET_BYTES * len(array)
     width = _fixed_width(kind)
-    return width * len(array) if width is not None else int(_widths(array).sum())
+    if width is not None:
+        return width * len(array)
+    if pt.is_struct(kind) or is_list(kind):
+        return int(_of_ranges(array, np.array([0]), np.array([len(array)]))[0])
+    return int(_widths(array).sum())
 
 
 def _widths(array: pa.Array) -> Widths:
@@ -67,21 +72,9 @@ def _of_views(array: pa.Array) -> Widths:
 
 def _of_nested(array: pa.Array) -> Widths:
     kind = array.type
-    if pt.is_struct(kind):
-        widths = np.ones(len(array), np.int64)
-        for number in range(kind.num_fields):
-            widths += _widths(array.field(number))
-        return widths
-    if pt.is_list(kind) or pt.is_large_list(kind):
-        return _of_ranges(np.asarray(array.offsets), _widths(array.values))
-    if pt.is_map(kind):
-        items = _widths(array.keys) + _widths(array.items)
-        return _of_ranges(np.asarray(array.offsets), items)
-    if pt.is_fixed_size_list(kind):
-        # `values` begins with the parent's first row, whatever was sliced off.
-        size, start = kind.list_size, array.offset * kind.list_size
-        values = _widths(array.values.slice(start, len(array) * size))
-        return np.asarray(values.reshape(len(array), size).sum(axis=1))
+    if pt.is_struct(kind) or is_list(kind):
+        every = np.arange(len(array))
+        return _of_ranges(array, every, every + 1)
     if pt.is_run_end_encoded(kind):
         rows = np.arange(array.offset, array.offset + len(array))
         run = np.searchsorted(np.asarray(array.run_ends), rows, side="right")
@@ -90,9 +83,34 @@ def _of_nested(array: pa.Array) -> Widths:
     return np.full(len(array), -(-int(array.nbytes) // max(len(array), 1)), np.int64)
 
 
-def _of_ranges(offsets: NDArray[np.int64], values: Widths) -> Widths:
-    ends = np.concatenate([[0], np.cumsum(values)])
-    return np.asarray(np.diff(ends[offsets]) + _OFFSET_BYTES)
+def _of_ranges(array: pa.Array, starts: Widths, stops: Widths) -> Widths:
+    """What rows starts[k] .. stops[k] - 1 take, for every k.
+
+    Lists may have a thousand times as many elements as there are lists, so only an encoding that
+    hides how long its values are is looked at element by element.
+    """
+    kind, counts = array.type, stops - starts
+    width = _fixed_width(kind)
+    if width is not None:
+        return np.asarray(counts * width)
+    if has_offsets(kind):
+        _, offsets = variable_bytes(array)
+        nbytes = offsets[stops].astype(np.int64) - offsets[starts]
+        return np.asarray(nbytes + _OFFSET_BYTES * counts)
+    if pt.is_struct(kind):
+        fields = range(kind.num_fields)
+        return np.asarray(
+            counts + sum(_of_ranges(array.field(number), starts, stops) for number in fields)
+        )
+    if pt.is_fixed_size_list(kind):
+        size = kind.list_size
+        return counts + _of_ranges(elements_of(array), starts * size, stops * size)
+    if is_list(kind):
+        offsets = own_offsets(array)
+        elements = _of_ranges(elements_of(array), offsets[starts], offsets[stops])
+        return np.asarray(elements + _OFFSET_BYTES * counts)
+    ends = np.concatenate([[0], np.cumsum(_widths(array))])
+    return np.asarray(ends[stops] - ends[starts])
 
 
 def _looked_up(widths: Widths, indices: pa.Array) -> Widths:

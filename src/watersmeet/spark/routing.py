@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from watersmeet.errors import InvalidArgument
 from watersmeet.kernels import spark_hash
 from watersmeet.model import Side
-from watersmeet.rows.batch import has_offsets
+from watersmeet.rows.buffers import has_offsets
 from watersmeet.rows.leaves import Fixed, Leaves, Mask
 from watersmeet.rows.output import KeyPair, Schemas
 from watersmeet.rows.schema import JoinSchema

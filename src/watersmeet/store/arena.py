@@ -12,7 +12,7 @@ from watersmeet.errors import MemoryTooSmall
 
 # Linux has had this flag since 2.4; Python's mmap module does not name it.
 _NORESERVE = 0x4000
-_HUGE_PAGE = 2**21
+HUGE_PAGE = 2**21
 
 
 class Arena:
@@ -23,7 +23,8 @@ class Arena:
     rows that are really there.
     """
 
-    def __init__(self, size: int, dtype: DTypeLike) -> None:
+    def __init__(self, size: int, dtype: DTypeLike, *, huge: bool | None = None) -> None:
+        """`huge` says whether it is worth large pages; if nobody knows, its size decides."""
         self._item = np.dtype(dtype).itemsize
         nbytes = max(size * self._item, mmap.PAGESIZE)
         nbytes += -nbytes % mmap.PAGESIZE
@@ -36,7 +37,7 @@ class Arena:
                 f"The system refused {nbytes:,} bytes of address space ({error}).",
                 remedy="Give the join less memory, or raise the limit (ulimit -v).",
             ) from error
-        if nbytes >= 8 * _HUGE_PAGE:
+        if nbytes >= 8 * HUGE_PAGE if huge is None else huge:
             # Random access into large tables misses the TLB on nearly every row otherwise.
             # Small ones stay on small pages: a huge page per column would break a small cap.
             self._map.madvise(mmap.MADV_HUGEPAGE)

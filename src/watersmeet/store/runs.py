@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from watersmeet.rows.address import Index
 from watersmeet.rows.batch import BatchRows
+from watersmeet.rows.values import rows_at
 from watersmeet.store.index import Hashes
 from watersmeet.store.spill import Block, BlockWriter, IoKind, SpillArea
 from watersmeet.store.table import Table
@@ -65,7 +66,7 @@ class Piece:
         return Piece(self.batch.slice(start, stop - start), self.hashes[start:stop])
 
     def take(self, index: Index) -> Piece:
-        return Piece(self.batch.take(pa.array(index)))
+        return Piece(rows_at(self.batch, index))
 
     @classmethod
     def concat(cls, pieces: list[Piece], schema: pa.Schema) -> Piece:

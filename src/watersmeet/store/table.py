@@ -11,13 +11,16 @@ from numpy.typing import NDArray
 
 from watersmeet.kernels import matching
 from watersmeet.rows.address import Index, KeyBuffers
-from watersmeet.store.arena import Arena
-from watersmeet.store.columns import Mask, close_fixed, fixed_bytes, make_column, variable_bytes
+from watersmeet.rows.values import Mask, fixed_width
+from watersmeet.store.arena import HUGE_PAGE, Arena
+from watersmeet.store.columns import fixed_bytes, make_column, variable_bytes
+from watersmeet.store.flat import close_fixed
 from watersmeet.store.index import INDEX_BYTES, Hashes, HashIndex, PairBuffer
 
 # Per row, besides the index and its columns: arrival stamp (8) and the flag that marks rows for
 # removal (1).
 _STAMP_BYTES = 9
+_HUGE_PAGES_EACH = 8
 
 
 @lru_cache
@@ -29,6 +32,13 @@ def row_bytes(schema: pa.Schema) -> int:
 def batch_bytes(batch: pa.RecordBatch) -> int:
     """What a table would grow by if this batch were added."""
     return len(batch) * row_bytes(batch.schema) + sum(map(variable_bytes, batch.columns))
+
+
+def _leaves(kind: pa.DataType) -> int:
+    """How many arenas of variable width a column of this type has."""
+    if not kind.num_fields:
+        return int(fixed_width(kind) is None)
+    return sum(max(_leaves(kind.field(number).type), 1) for number in range(kind.num_fields))
 
 
 class Table:
@@ -43,8 +53,14 @@ class Table:
         self.by_partition = np.zeros(partitions, np.int64)
         self._index = HashIndex(rows)
         self._stamps = Arena(rows, np.int64)
-        self._columns = [make_column(kind, rows=rows, nbytes=nbytes) for kind in schema.types]
         self._row_bytes = row_bytes(schema)
+        # Of each column's large pages the last one stands half empty.
+        huge = rows * self._row_bytes >= _HUGE_PAGES_EACH * HUGE_PAGE * sum(
+            map(_leaves, schema.types)
+        )
+        self._columns = [
+            make_column(kind, rows=rows, nbytes=nbytes, huge=huge) for kind in schema.types
+        ]
         self._mean_bytes = float(self._row_bytes)
 
     def __len__(self) -> int:
@@ -83,6 +99,10 @@ class Table:
 
     def key_buffers(self, column: int) -> KeyBuffers:
         return self._columns[column].key_buffers()
+
+    def widths(self, column: int, index: Index) -> Index:
+        """How many bytes the values of one column at these positions take."""
+        return self._columns[column].widths(index)
 
     def add(
         self,

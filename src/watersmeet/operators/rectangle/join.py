@@ -32,6 +32,7 @@ from watersmeet.operators.tuning import Tuning
 from watersmeet.policies.invoke import Growth, even_slots, most_new
 from watersmeet.rows.address import Matches, Rows, Stage
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.rows.values import rows_where
 from watersmeet.store.account import MemoryAccount, MemoryPlan
 from watersmeet.store.index import Hashes
 from watersmeet.store.spill import SpillArea
@@ -79,7 +80,7 @@ class RectangleJoin:
             self.metrics.null_keys[side] += len(nulls)
             yield from parts.outcome.alone(side, StampedRows(rows, stamps, hashes), nulls)
             hashes, stamps = hashes[encoded.valid], stamps[encoded.valid]
-            rows = rows.filter(pa.array(encoded.valid))
+            rows = rows_where(rows, encoded.valid)
         start = 0
         while start < len(rows):
             stop = start + parts.memory.piece_rows(rows, start)

@@ -13,8 +13,9 @@ from watersmeet.policies.invoke import ranged_slots
 from watersmeet.rows.address import Index
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.rows.values import Mask
 from watersmeet.store.arena import Arena
-from watersmeet.store.columns import Mask, close_fixed
+from watersmeet.store.flat import close_fixed
 from watersmeet.store.index import Hashes
 from watersmeet.store.table import Table
 
