@@ -72,6 +72,14 @@ def payload(shape: Shape, rows: Any) -> pa.Array:
     text = pa.Array.from_buffers(pa.large_string(), len(rows), buffers)
     if shape.payload == "struct":
         return pa.StructArray.from_arrays([text, pa.array(rows)], ["text", "number"])
+    if shape.payload == "map":
+        entries = max(shape.width // 400, 1)
+        ends = entries * np.arange(len(rows) + 1)
+        keys = pa.array([f"key {number}" for number in range(entries)] * len(rows))
+        inner = np.linspace(0, int(offsets[-1]), int(ends[-1]) + 1).astype(np.int64)
+        buffers = [None, pa.py_buffer(inner), pa.py_buffer(data)]
+        items = pa.Array.from_buffers(pa.large_string(), int(ends[-1]), buffers)
+        return pa.MapArray.from_arrays(pa.array(ends.astype(np.int32)), keys, items)
     return text.cast(pa.string_view()) if shape.payload == "view" else text
 
 

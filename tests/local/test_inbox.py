@@ -13,6 +13,14 @@ from watersmeet.store.account import MemoryAccount
 PATIENCE_S = 30  # Only a bound on how long a broken test hangs.
 
 
+def opened(account: MemoryAccount, *, share: int) -> Inbox:
+    """An inbox of two sides whose columns are known."""
+    inbox = Inbox(account, share=share, put_aside=lambda batch: batch)
+    for side in Side:
+        inbox.show_columns(side, batch_of(0).schema)
+    return inbox
+
+
 def batch_of(rows: int) -> pa.RecordBatch:
     return pa.record_batch({"k": pa.array(range(rows), pa.int64())})
 
@@ -24,7 +32,7 @@ def account() -> MemoryAccount:
 
 @pytest.fixture
 def inbox(account: MemoryAccount) -> Inbox:
-    return Inbox(account, share=800)
+    return opened(account, share=800)
 
 
 def taken(inbox: Inbox) -> Arrived:
@@ -68,7 +76,7 @@ def test_one_batch_is_let_in_however_large(inbox: Inbox) -> None:
 def test_a_large_batch_is_cut_and_counted_until_its_last_piece_is_joined(
     account: MemoryAccount,
 ) -> None:
-    inbox = Inbox(account, share=8 * 10 * MAX_ROWS)
+    inbox = opened(account, share=8 * 10 * MAX_ROWS)
     whole = batch_of(MAX_ROWS * 2 + 5)
     inbox.put(Side.RIGHT, whole)
     pieces: list[Arrived] = []
@@ -87,7 +95,7 @@ def test_a_large_batch_is_cut_and_counted_until_its_last_piece_is_joined(
 
 
 def test_a_side_begins_with_small_pieces_that_double(account: MemoryAccount) -> None:
-    inbox = Inbox(account, share=8 * 10 * MAX_ROWS)
+    inbox = opened(account, share=8 * 10 * MAX_ROWS)
     inbox.put(Side.LEFT, batch_of(10_000))
     sizes = [len(taken(inbox).batch) for _ in range(4)]
     assert sizes == [1024, 2048, 4096, 10_000 - 7 * 1024]
@@ -101,7 +109,7 @@ def test_pieces_are_a_fraction_of_the_share(inbox: Inbox) -> None:
 
 
 def test_pieces_of_uneven_rows_are_cut_by_their_bytes(account: MemoryAccount) -> None:
-    inbox = Inbox(account, share=40_000)
+    inbox = opened(account, share=40_000)
     lengths = [5_000 if row % 50 == 0 else 1 for row in range(500)]
     inbox.put(Side.LEFT, pa.record_batch({"k": ["x" * length for length in lengths]}))
     pieces: list[pa.RecordBatch] = []
@@ -133,7 +141,7 @@ def news_of(inbox: Inbox) -> Arrived | Ended | Failed | Wanted:
 
 def test_a_large_batch_is_asked_for_only_after_rows_have_made_way() -> None:
     account = MemoryAccount(2**20)
-    inbox = Inbox(account, share=800)
+    inbox = opened(account, share=800)
     thread = reading(inbox, Side.LEFT, [batch_of(LARGE), batch_of(LARGE)])
     first = news_of(inbox)
     assert first == Wanted(8 * LARGE - 2 * 800)
@@ -159,7 +167,7 @@ def test_a_large_batch_is_asked_for_only_after_rows_have_made_way() -> None:
 
 def test_two_batches_that_memory_cannot_hold_together_come_one_after_the_other() -> None:
     account = MemoryAccount(12 * LARGE)
-    inbox = Inbox(account, share=800)
+    inbox = opened(account, share=800)
     threads = [reading(inbox, side, [batch_of(LARGE)] * 2) for side in Side]
     ended, rows = 0, 0
     while ended < 2:
@@ -178,7 +186,7 @@ def test_two_batches_that_memory_cannot_hold_together_come_one_after_the_other()
 
 
 def test_columns_are_known_before_a_batch_finds_room() -> None:
-    inbox = Inbox(MemoryAccount(10), share=800)
+    inbox = Inbox(MemoryAccount(10), share=800, put_aside=lambda batch: batch)
     assert inbox.columns(Side.RIGHT) is None
     inbox.show_columns(Side.RIGHT, batch_of(0).schema)
     assert inbox.columns(Side.RIGHT) == batch_of(0).schema
@@ -232,3 +240,46 @@ def test_close_wakes_and_stops_readers_and_the_join(inbox: Inbox, account: Memor
         inbox.put(Side.LEFT, batch_of(1))
     inbox.end(Side.LEFT)
     inbox.close()
+
+
+def test_large_first_batches_are_put_aside_until_both_sides_have_shown_their_columns() -> None:
+    """Nothing is joined before that, so nobody would make way for the second one."""
+    account, put_aside = MemoryAccount(12 * LARGE), list[int]()
+
+    def aside(batch: pa.RecordBatch) -> pa.RecordBatch:
+        put_aside.append(batch.nbytes)
+        return batch
+
+    inbox = Inbox(account, share=800, put_aside=aside, expected=(None, None))
+
+    def read(side: Side) -> None:
+        inbox.wait_for_room(side)
+        inbox.show_columns(side, batch_of(0).schema)
+        inbox.put(side, batch_of(LARGE))
+        inbox.end(side)
+
+    threads = [threading.Thread(target=read, args=[side], daemon=True) for side in Side]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+    # The first one, and no other unless both came at the same moment.
+    assert put_aside in ([8 * LARGE], [8 * LARGE] * 2)
+    assert account.peak <= 8 * LARGE
+    rows = 0
+    while rows < 2 * LARGE:
+        rows += len(taken(inbox).batch)
+    assert rows == 2 * LARGE
+
+
+def test_a_large_batch_that_nobody_foresaw_is_put_aside_when_memory_is_full() -> None:
+    account = MemoryAccount(12 * LARGE)
+    inbox = opened(account, share=800)
+    account.take(8 * LARGE, "rows")
+    inbox.put(Side.LEFT, batch_of(LARGE))
+    assert account.by_purpose() == {"rows": 8 * LARGE}
+    assert not inbox.has_room(Side.LEFT)
+    while inbox.has_news():
+        inbox.joined(taken(inbox))
+    assert inbox.has_room(Side.LEFT)

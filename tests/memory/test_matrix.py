@@ -22,7 +22,8 @@ ALLOWANCE = 64 * MB
 SPILLING = [name for name in ALGORITHMS if name != "shj"]
 SOURCES = ["iterator", "reader", "table", "pandas", "dataset", "duckdb", *FILES]
 WIDTHS = [40, 4_000, 400_000]
-SHARES = [1 / 32, 1 / 8, 1 / 2]
+SHARES = [1 / 32, 1 / 8, 1 / 2, 0.95]
+NESTED = ["list", "struct", "map", "dictionary", "view"]
 
 
 def shaped(source: str, width: int, share: float, *, times: float, payload: str = "text") -> Shape:
@@ -58,18 +59,22 @@ def check(shape: Shape, algorithm: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "width", "share", "algorithm"),
+    ("source", "share", "algorithm"),
     [
-        ("iterator", 4_000, 1 / 2, "rpj"),
-        ("iterator", 4_000, 1 / 4, "pr-join"),
-        ("parquet-dictionary", 4_000, 1 / 2, "rpj"),
-        ("arrow", 4_000, 1 / 2, "pmj"),
+        ("iterator", 0.95, "rpj"),
+        ("iterator", 1 / 2, "pr-join"),
+        ("parquet-dictionary", 1 / 2, "rpj"),
+        ("arrow", 1 / 2, "pmj"),
+        ("arrow-lz4", 0.95, "xjoin"),
     ],
 )
-def test_the_cap_holds(
-    source: str, width: int, share: float, algorithm: str, tmp_path: Path
-) -> None:
-    check(shaped(source, width, share, times=2), algorithm, tmp_path)
+def test_the_cap_holds(source: str, share: float, algorithm: str, tmp_path: Path) -> None:
+    check(shaped(source, 4_000, share, times=2), algorithm, tmp_path)
+
+
+@pytest.mark.parametrize("payload", ["list", "struct", "map"])
+def test_the_cap_holds_for_nested_columns(payload: str, tmp_path: Path) -> None:
+    check(shaped("iterator", 1_000, 1 / 4, times=1.5, payload=payload), "rpj", tmp_path)
 
 
 @pytest.mark.slow
@@ -80,6 +85,26 @@ def test_the_cap_holds_for_every_source(
     source: str, width: int, share: float, tmp_path: Path
 ) -> None:
     check(shaped(source, width, share, times=3), "rpj", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [1 / 8, 0.95])
+@pytest.mark.parametrize("width", [40, 4_000])
+@pytest.mark.parametrize("payload", NESTED)
+@pytest.mark.parametrize("source", ["iterator", "parquet", "arrow-lz4"])
+def test_the_cap_holds_for_every_layout(
+    source: str, payload: str, width: int, share: float, tmp_path: Path
+) -> None:
+    check(shaped(source, width, share, times=3, payload=payload), "rpj", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("payload", ["list", "map"])
+@pytest.mark.parametrize("algorithm", SPILLING)
+def test_the_cap_holds_for_lists_in_every_algorithm(
+    algorithm: str, payload: str, tmp_path: Path
+) -> None:
+    check(shaped("iterator", 1_000, 1 / 2, times=3, payload=payload), algorithm, tmp_path)
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator
 import pyarrow as pa
 
 from watersmeet.errors import SchemaError, SourceFailed, WatersmeetError, one_line
+from watersmeet.local.aside import Aside
 from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox, Wanted
 from watersmeet.local.reader import Reader
 from watersmeet.local.sources import Source
@@ -59,8 +60,14 @@ class Driver:
         self.complete = [False, False]
         left, right = sources
         self._inbox = Inbox(
-            memory, share=self.plan.input // 2, expected=(left.first_bytes, right.first_bytes)
+            memory,
+            share=self.plan.input // 2,
+            put_aside=Aside(claim.area.path),
+            expected=(left.first_bytes, right.first_bytes),
         )
+        for source in sources:
+            if source.schema is not None:
+                self._inbox.show_columns(source.side, source.schema)
         self._readers = [Reader(source, self._inbox, memory=memory.limit) for source in sources]
         self._leftovers = Leftovers(memory.limit)
         self._started = False

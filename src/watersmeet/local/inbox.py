@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ _FIRST_ROWS = 1024
 # Two large batches at once may take this share of all memory; more than that, and the second one
 # waits until the first is joined.
 _TOGETHER = 0.5
-# How long a side that delivers large batches leaves the other alone while that is asked for one.
-# Longer, and a source that hangs would hold up both.
+# How long a side leaves the other alone while that is asked for a batch that is large, or may be:
+# so long, or as many times as long as that source took for the one before. Longer, and a source
+# that hangs would hold up both.
 _COURTESY_S = 0.25
+_COURTESY_TIMES = 4
 
 
 class Closed(Exception):
@@ -30,10 +33,14 @@ class Closed(Exception):
 
 @dataclass
 class _Parcel:
-    """A batch as it came. Its memory is held until the last of its pieces is joined."""
+    """A batch as it came. Its memory is held until the last of its pieces is joined.
+
+    One that was put aside takes none.
+    """
 
     nbytes: int
     pieces: int
+    aside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +83,37 @@ class Inbox:
     Readers wait for room before they ask their source for more, so every batch that exists is
     counted: as large as the one before it while it is being made, then as large as it is. Batches
     that are larger than a side's share borrow from the memory of rows, which make way before the
-    next one is asked for (`Wanted`). The last news of a side is that it ended or failed.
+    next one is asked for (`Wanted`). A large one that nobody could foresee, or that cannot be
+    joined yet, is put aside. The last news of a side is that it ended or failed.
     """
 
     def __init__(
-        self, account: MemoryAccount, *, share: int, expected: tuple[int, int] = (0, 0)
+        self,
+        account: MemoryAccount,
+        *,
+        share: int,
+        put_aside: Callable[[pa.RecordBatch], pa.RecordBatch],
+        expected: tuple[int | None, int | None] = (0, 0),
     ) -> None:
-        """`expected` is how large the first batch of each side may be, where that is known."""
+        """`expected` is how large the first batch of each side may be, None if nobody knows.
+
+        `put_aside` makes a batch of one that takes no memory.
+        """
         self._account = account
         self._share = share
+        self._put_aside = put_aside
         self._news: tuple[deque[News], deque[News]] = (deque(), deque())
         self._held = [0, 0]
         self._asked = [0, 0]
         """Bytes of a large batch that a side's source is being asked for."""
-        self._waiting = [0, 0]
-        """Bytes of a large batch that is there and cannot be handed over yet."""
+        self._wants = [0, 0]
+        """Bytes of a large batch that a side would ask for, were it its turn."""
+        self._asked_last: Side | None = None
+        self._asked_at = [0.0, 0.0]
+        self._took = [0.0, 0.0]
+        """Seconds that a source took for its latest batch."""
+        self._aside = [0, 0]
+        """Batches that were put aside and are not joined yet."""
         self._latest = list(expected)
         self._lent = 0
         self._columns: list[pa.Schema | None] = [None, None]
@@ -104,20 +127,58 @@ class Inbox:
 
     def has_room(self, side: Side) -> bool:
         """Whether a batch as large as the latest one fits; one always does."""
+        if self._aside[side]:
+            return False
         held = self._held[side]
-        return held == 0 or held + self._latest[side] <= self._share
+        return held == 0 or held + (self._latest[side] or 0) <= self._share
 
     def wait_for_room(self, side: Side) -> None:
         """Return when a batch as large as the latest one may be asked for."""
         with self._changed:
             self._wait_for(lambda: self.has_room(side))
             latest = self._latest[side]
+            if latest is None:
+                latest = self._first_of(side)
             if latest > self._share:
-                self._wait_for(lambda: self._fits(latest, self._there(side.other)))
-                self._wait_for(lambda: self._fits(latest, self._asked[side.other]), _COURTESY_S)
-                self._asked[side] = latest
-                self._changed.notify_all()
-                self._wait_for(lambda: self._needs() <= self._lent)
+                self._wait_for_turn(side, latest)
+                self._wait_for(self._have_made_way)
+            self._asked_at[side] = time.monotonic()
+
+    def _have_made_way(self) -> bool:
+        """Whether rows take no memory that input needs; before all columns are known, none do."""
+        return self._needs() <= self._lent or None in self._columns
+
+    def _first_of(self, side: Side) -> int:
+        """How large a first batch may be of which nothing is known: as large as the other's.
+
+        Were both asked for at once, two large ones could be there before anybody knew.
+        """
+        other = side.other
+        if self._latest[other] is None and self._asked_at[other]:
+            self._wait_for(lambda: self._latest[other] is not None, _COURTESY_S)
+        return self._latest[other] or 0
+
+    def _wait_for_turn(self, side: Side, nbytes: int) -> None:
+        """Return when a large batch may be asked for; it is then counted as asked for."""
+        other = side.other
+
+        def fits() -> bool:
+            return self._fits(nbytes, self._held[other])
+
+        def is_my_turn() -> bool:
+            is_others = self._wants[other] > 0 and self._asked_last is side
+            return not is_others and self._fits(nbytes, self._held[other] + self._asked[other])
+
+        self._wants[side] = nbytes
+        while True:
+            self._wait_for(fits)
+            patience = max(_COURTESY_S, _COURTESY_TIMES * self._took[other])
+            self._wait_for(is_my_turn, patience)
+            if fits():  # and if it is the other's turn, its source hangs
+                break
+        self._wants[side] = 0
+        self._asked[side], self._asked_last = nbytes, side
+        self._changed.notify_all()
 
     def show_columns(self, side: Side, schema: pa.Schema) -> None:
         """Tell what a side's batches look like, before the first of them may find room."""
@@ -129,28 +190,45 @@ class Inbox:
         written_out = total_bytes(batch)
         # Arrow counts all of the text that views point into, be it a row's or not.
         nbytes = min(batch.nbytes, written_out)
-        pieces = list(self._cut(side, batch, written_out))
-        parcel = _Parcel(nbytes, pieces=len(pieces))
         with self._changed:
-            self._asked[side] = 0
-            if nbytes > self._share:
-                self._waiting[side] = nbytes
-                self._changed.notify_all()
-                self._wait_for(lambda: self._fits(nbytes, self._held[side.other]))
-                self._waiting[side] = 0
             self._stop_if_closed()
-            self._account.take(nbytes, "input")
-            self._held[side] += nbytes
+            self._took[side] = time.monotonic() - self._asked_at[side]
+            aside = nbytes > self._share and not self._can_stay(side, nbytes)
+            if not aside:
+                self._count(side, nbytes)
+        if aside:
+            batch = self._put_aside(batch)
+        pieces = list(self._cut(side, batch, written_out))
+        parcel = _Parcel(0 if aside else nbytes, pieces=len(pieces), aside=aside)
+        with self._changed:
+            self._stop_if_closed()
+            if aside:
+                self._count(side, 0)
+                self._aside[side] += 1
             self._latest[side] = nbytes
             self._news[side].extend(Arrived(side, piece, parcel) for piece in pieces)
             self._changed.notify_all()
 
+    def _count(self, side: Side, nbytes: int) -> None:
+        self._account.take(nbytes, "input")
+        self._held[side] += nbytes
+        self._asked[side] = 0
+
+    def _can_stay(self, side: Side, nbytes: int) -> bool:
+        """Whether a large batch can be held until it is joined.
+
+        Not if the other side must be asked for its columns first: its batch may be large too.
+        """
+        other = side.other
+        return (
+            self._columns[other] is not None
+            and self._fits(nbytes, self._held[other])
+            and self._account.used + nbytes <= self._account.limit
+        )
+
     def _wait_for(self, satisfied: Callable[[], bool], timeout: float | None = None) -> None:
         self._changed.wait_for(lambda: self._closed or satisfied(), timeout)
         self._stop_if_closed()
-
-    def _there(self, side: Side) -> int:
-        return self._held[side] + self._waiting[side]
 
     def _fits(self, nbytes: int, others: int) -> bool:
         """Whether a large batch of one side can be there beside what the other side has."""
@@ -158,7 +236,7 @@ class Inbox:
 
     def _needs(self) -> int:
         """Bytes beyond the shares that input has, or is about to have."""
-        total = sum(self._held) + sum(self._waiting) + sum(self._asked)
+        total = sum(self._held) + sum(self._asked)
         return max(total - 2 * self._share, 0)
 
     def _cut(self, side: Side, batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
@@ -230,6 +308,7 @@ class Inbox:
             if arrived.parcel.pieces == 0:
                 self._account.give(arrived.parcel.nbytes, "input")
                 self._held[arrived.side] -= arrived.parcel.nbytes
+                self._aside[arrived.side] -= arrived.parcel.aside
                 self._changed.notify_all()
 
     def close(self) -> None:

@@ -212,7 +212,7 @@ _CLOSED = "was closed"
 
 def _check_stored(source: Source, limit: int) -> None:
     """What is compressed as one is written out as one, and has to fit."""
-    if source.first_bytes > limit:
+    if source.first_bytes is not None and source.first_bytes > limit:
         raise MemoryTooSmall(
             f"{source.name} has compressed batches of up to {source.first_bytes:,} bytes, which "
             f"can only be read whole; the join has {limit:,} bytes in all.",

@@ -27,14 +27,14 @@ class Source:
 
     `schema` is None for plain iterators, whose columns are known with their first batch.
     `batches` is called once, in the thread that reads this source. `first_bytes` is how large the
-    first batch may be, if that is known and not for us to choose.
+    first batch may be if that is not for us to choose, None if nobody knows.
     """
 
     side: Side
     name: str
     schema: pa.Schema | None
     batches: Callable[[], Iterator[pa.RecordBatch]]
-    first_bytes: int = 0
+    first_bytes: int | None = 0
 
 
 def open_source(source: Any, *, side: Side, batch_bytes: int) -> Source:
@@ -57,7 +57,7 @@ def open_source(source: Any, *, side: Side, batch_bytes: int) -> Source:
         # Not as a stream of another library: that would lose types which nobody has registered.
         return Source(side, name, source.schema, lambda: _cut_all(source.to_batches(), batch_bytes))
     if isinstance(source, pa.RecordBatchReader):
-        return Source(side, name, source.schema, lambda: iter(source))
+        return Source(side, name, source.schema, lambda: iter(source), None)
     if is_pandas(source):
         schema, read = open_pandas(source, name)
         return Source(side, name, schema, lambda: read(batch_bytes))
@@ -69,7 +69,7 @@ def open_source(source: Any, *, side: Side, batch_bytes: int) -> Source:
         reader = _open_stream(source, name)
         return Source(side, name, reader.schema, lambda: _cut_all(reader, batch_bytes))
     if isinstance(source, Iterable) and not isinstance(source, bytes | bytearray | memoryview):
-        return Source(side, name, None, lambda: _Checked(iter(source), name))
+        return Source(side, name, None, lambda: _Checked(iter(source), name), None)
     raise InvalidArgument(
         f"{word} is a {type(source).__name__}, which cannot be read as batches.",
         remedy="Give an iterator of pyarrow.RecordBatch, a pyarrow Table, RecordBatchReader or "

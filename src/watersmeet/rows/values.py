@@ -248,19 +248,26 @@ def fixed_width(kind: pa.DataType) -> int | None:
         return None
 
 
-@lru_cache
 def is_ranged(kind: pa.DataType) -> bool:
     """Whether columns of this type can be copied by ranges of rows."""
-    if isinstance(kind, pa.BaseExtensionType):
-        return False
+    # An extension type need not even have a hash.
+    return not isinstance(kind, pa.BaseExtensionType) and _is_ranged(kind)
+
+
+@lru_cache
+def _is_ranged(kind: pa.DataType) -> bool:
     if is_list(kind) or pt.is_struct(kind):
         return all(is_ranged(kind.field(number).type) for number in range(kind.num_fields))
     return has_offsets(kind) or fixed_width(kind) is not None
 
 
-@lru_cache
 def has_lists(kind: pa.DataType) -> bool:
     """Whether there are lists or maps somewhere in a type."""
+    return not isinstance(kind, pa.BaseExtensionType) and _has_lists(kind)
+
+
+@lru_cache
+def _has_lists(kind: pa.DataType) -> bool:
     fields = range(kind.num_fields)
     return is_list(kind) or (
         pt.is_struct(kind) and any(has_lists(kind.field(number).type) for number in fields)

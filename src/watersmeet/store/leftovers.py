@@ -13,7 +13,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 # After so large a part of a cap has passed, as input or as results. Pages that are handed back
-# must be cleared again when they are needed: a join with a cap of 64 MB took as long as without.
+# must be cleared again when they are needed, but a join of 2 x 2 M narrow rows in 64 MB took no
+# longer for it: 1.3 s of processor time with and without.
 _SHARE = 16
 # Handing back costs about as much as copying this much, however little there is.
 _LEAST = 2 * 2**20

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from watersmeet.kernels import matching
 from watersmeet.rows.address import Index, KeyBuffers
-from watersmeet.rows.values import Mask, fixed_width
+from watersmeet.rows.values import Mask, fixed_width, is_ranged
 from watersmeet.store.arena import HUGE_PAGE, Arena
 from watersmeet.store.columns import fixed_bytes, make_column, variable_bytes
 from watersmeet.store.flat import close_fixed
@@ -36,6 +36,8 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
 
 def _leaves(kind: pa.DataType) -> int:
     """How many arenas of variable width a column of this type has."""
+    if not is_ranged(kind):
+        return 0
     if not kind.num_fields:
         return int(fixed_width(kind) is None)
     return sum(max(_leaves(kind.field(number).type), 1) for number in range(kind.num_fields))
