@@ -21,10 +21,11 @@ _FIRST_ROWS = 1024
 # waits until the first is joined.
 _TOGETHER = 0.5
 # How long a side leaves the other alone while that is asked for a batch that is large, or may be:
-# so long, or as many times as long as that source took for the one before. Longer, and a source
-# that hangs would hold up both.
+# so long, or as many times as long as that source took for the one before; longer for its first.
+# Longer still, and a source that hangs would hold up both.
 _COURTESY_S = 0.25
 _COURTESY_TIMES = 4
+_FIRST_COURTESY_S = 1.0
 
 
 class Closed(Exception):
@@ -112,6 +113,8 @@ class Inbox:
         self._asked_at = [0.0, 0.0]
         self._took = [0.0, 0.0]
         """Seconds that a source took for its latest batch."""
+        self._leaving = [0, 0]
+        """Bytes of a large batch that is being put aside."""
         self._aside = [0, 0]
         """Batches that were put aside and are not joined yet."""
         self._latest = list(expected)
@@ -155,7 +158,7 @@ class Inbox:
         """
         other = side.other
         if self._latest[other] is None and self._asked_at[other]:
-            self._wait_for(lambda: self._latest[other] is not None, _COURTESY_S)
+            self._wait_for(lambda: self._latest[other] is not None, self._patience(other))
         return self._latest[other] or 0
 
     def _wait_for_turn(self, side: Side, nbytes: int) -> None:
@@ -163,22 +166,28 @@ class Inbox:
         other = side.other
 
         def fits() -> bool:
-            return self._fits(nbytes, self._held[other])
+            return self._fits(nbytes, self._held[other] + self._leaving[other])
 
         def is_my_turn() -> bool:
             is_others = self._wants[other] > 0 and self._asked_last is side
-            return not is_others and self._fits(nbytes, self._held[other] + self._asked[other])
+            others = self._held[other] + self._leaving[other] + self._asked[other]
+            return not is_others and self._fits(nbytes, others)
 
         self._wants[side] = nbytes
         while True:
             self._wait_for(fits)
-            patience = max(_COURTESY_S, _COURTESY_TIMES * self._took[other])
-            self._wait_for(is_my_turn, patience)
+            self._wait_for(is_my_turn, self._patience(other))
             if fits():  # and if it is the other's turn, its source hangs
                 break
         self._wants[side] = 0
         self._asked[side], self._asked_last = nbytes, side
         self._changed.notify_all()
+
+    def _patience(self, side: Side) -> float:
+        """How long to wait for a side's source before it is taken to hang."""
+        if self._took[side]:
+            return max(_COURTESY_S, _COURTESY_TIMES * self._took[side])
+        return _FIRST_COURTESY_S
 
     def show_columns(self, side: Side, schema: pa.Schema) -> None:
         """Tell what a side's batches look like, before the first of them may find room."""
@@ -193,19 +202,18 @@ class Inbox:
         with self._changed:
             self._stop_if_closed()
             self._took[side] = time.monotonic() - self._asked_at[side]
+            self._latest[side] = nbytes
             aside = nbytes > self._share and not self._can_stay(side, nbytes)
-            if not aside:
-                self._count(side, nbytes)
+            self._count(side, 0 if aside else nbytes)
+            self._leaving[side] = nbytes if aside else 0
         if aside:
             batch = self._put_aside(batch)
         pieces = list(self._cut(side, batch, written_out))
         parcel = _Parcel(0 if aside else nbytes, pieces=len(pieces), aside=aside)
         with self._changed:
             self._stop_if_closed()
-            if aside:
-                self._count(side, 0)
-                self._aside[side] += 1
-            self._latest[side] = nbytes
+            self._leaving[side] = 0
+            self._aside[side] += aside
             self._news[side].extend(Arrived(side, piece, parcel) for piece in pieces)
             self._changed.notify_all()
 
@@ -213,6 +221,7 @@ class Inbox:
         self._account.take(nbytes, "input")
         self._held[side] += nbytes
         self._asked[side] = 0
+        self._changed.notify_all()
 
     def _can_stay(self, side: Side, nbytes: int) -> bool:
         """Whether a large batch can be held until it is joined.
