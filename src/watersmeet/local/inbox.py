@@ -114,7 +114,7 @@ class Inbox:
         self._took = [0.0, 0.0]
         """Seconds that a source took for its latest batch."""
         self._leaving = [0, 0]
-        """Bytes of a large batch that is being put aside."""
+        """Bytes of a large batch that was put aside and that its reader may still hold."""
         self._aside = [0, 0]
         """Batches that were put aside and are not joined yet."""
         self._latest = list(expected)
@@ -138,6 +138,7 @@ class Inbox:
     def wait_for_room(self, side: Side) -> None:
         """Return when a batch as large as the latest one may be asked for."""
         with self._changed:
+            self._leave(side)
             self._wait_for(lambda: self.has_room(side))
             latest = self._latest[side]
             if latest is None:
@@ -146,6 +147,12 @@ class Inbox:
                 self._wait_for_turn(side, latest)
                 self._wait_for(self._have_made_way)
             self._asked_at[side] = time.monotonic()
+
+    def _leave(self, side: Side) -> None:
+        """A reader that comes back has let go of its latest batch."""
+        if self._leaving[side]:
+            self._leaving[side] = 0
+            self._changed.notify_all()
 
     def _have_made_way(self) -> bool:
         """Whether rows take no memory that input needs; before all columns are known, none do."""
@@ -212,7 +219,6 @@ class Inbox:
         parcel = _Parcel(0 if aside else nbytes, pieces=len(pieces), aside=aside)
         with self._changed:
             self._stop_if_closed()
-            self._leaving[side] = 0
             self._aside[side] += aside
             self._news[side].extend(Arrived(side, piece, parcel) for piece in pieces)
             self._changed.notify_all()
@@ -332,7 +338,7 @@ class Inbox:
     def _announce(self, news: Ended | Failed) -> None:
         with self._changed:
             if not self._closed:
-                self._asked[news.side] = 0
+                self._asked[news.side] = self._leaving[news.side] = 0
                 self._news[news.side].append(news)
                 self._changed.notify_all()
 
