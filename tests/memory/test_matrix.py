@@ -93,7 +93,7 @@ def test_the_cap_holds_for_nested_columns(payload: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("source", "width", "share"), every_source())
+@pytest.mark.parametrize(("source", "width", "share"), list(every_source()))
 def test_the_cap_holds_for_every_source(
     source: str, width: int, share: float, tmp_path: Path
 ) -> None:
