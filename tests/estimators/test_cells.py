@@ -20,6 +20,7 @@ from watersmeet.estimators import (
     TailSketch,
     cells,
 )
+from watersmeet.estimators.unread import Unread
 from watersmeet.model import Side
 
 ALL = [Quantity(Kind.COUNT), *(Quantity(kind, 0) for kind in Kind)]
@@ -216,6 +217,33 @@ def test_a_hot_block_is_doubted() -> None:
     result = population.read(40)
     for kind in (COUNT, SUM, AVG):
         assert "a few blocks hold most of the spread" in result.reason[kind, 0]
+
+
+def hot_rows(every: int, *, partners: int) -> tuple[Blocks, TailSketch]:
+    """Of one row in so many, as many copies: a join repeats a row for each of its partners."""
+    rng = np.random.default_rng(8)
+    sketch = TailSketch(centre=CENTRE)
+    blocks = []
+    for _ in range(200):
+        values = rng.exponential(10, 50)
+        sketch.add(values)
+        times = np.where(rng.random(50) < 1 / every, partners, 1)
+        blocks.append(np.repeat(values, times))
+    return Blocks(blocks, rows=50), sketch
+
+
+def test_few_rows_with_many_partners_show_their_number_and_not_their_values() -> None:
+    unread = Unread(bounds=(0.0, 150.0), rows=50.0, partners=(60, 60))
+    population, sketch = hot_rows(150, partners=60)  # some 30 in the blocks that are read
+    result = population.read(90, tails=[sketch], unread=[unread, unread])
+    assert result.trusted[COUNT, 0]
+    for kind in (AVG, STDDEV):
+        assert "60 partners and a value far off" in result.reason[kind, 0]
+    # Where a row in ten has as many, one of them is like another.
+    population, sketch = hot_rows(10, partners=60)
+    result = population.read(90, tails=[sketch], unread=[unread, unread])
+    assert result.trusted[[COUNT, SUM, AVG], 0].all()
+    assert "far off" not in result.reason[STDDEV, 0]
 
 
 def test_heavy_tails_are_doubted_for_values_and_not_for_counts() -> None:

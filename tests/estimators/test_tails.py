@@ -94,3 +94,11 @@ def test_share_of_the_most_distant_value() -> None:
     sketch.add(values[2:])
     apart = (values - values.mean()) ** 2
     assert sketch.largest_share() == pytest.approx(apart.max() / apart.sum())
+
+
+def test_deviation_is_that_of_the_values() -> None:
+    values = np.random.default_rng(6).gamma(2.0, 3.0, 500)
+    sketch = TailSketch(centre=4.0)
+    assert sketch.deviation() == 0
+    sketch.add(values)
+    assert sketch.deviation() == pytest.approx(values.std())

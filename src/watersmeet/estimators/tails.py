@@ -108,6 +108,13 @@ class TailSketch:
             return 0.0
         return float(((self._ends - self.centre - mean) ** 2).max() / spread)
 
+    def deviation(self) -> float:
+        """The standard deviation of the values; 0 of none."""
+        if not self.count:
+            return 0.0
+        mean = self._sums[0] / self.count
+        return float(np.sqrt(max(self._sums[1] / self.count - mean**2, 0.0)))
+
     def hill(self) -> float:
         """Hill's tail index of the top 5% (of those kept): moments from it upwards diverge."""
         top = min(int(_TAIL * self.count), len(self._largest) - 1)

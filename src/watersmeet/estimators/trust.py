@@ -25,6 +25,7 @@ from watersmeet.estimators.unread import (
     MOST_SHARE_OF_SPREAD,
     Seen,
     Unread,
+    hot_value,
     hotter_key,
     larger_unread,
     one_row,
@@ -155,7 +156,12 @@ def doubts(
         least = 0.0 if unread.bounds is not None else LEAST_INDEX
         reason = tail.reason(LEAST_INDEX_OF_SPREAD if kind.is_spread else least)
         found.add(bool(reason), reason)
-    _unlike(found, totals, quantity, form, seen, unread, width=width, centre=centre)
+    spread = value if kind.is_root else np.sqrt(value) if kind.is_spread else None
+    deviation = np.full(len(value), 0.0 if tail is None else tail.deviation())
+    _unlike(
+        found, totals, quantity, form, seen, unread, width=width, centre=centre,
+        deviation=deviation if spread is None else spread,
+    )  # fmt: skip
     if kind.is_spread:
         with np.errstate(divide="ignore", invalid="ignore"):
             loose = variance / value**2 * (4 if kind.is_root else 1) * ROWS_PER_KURTOSIS
@@ -178,6 +184,7 @@ def _unlike(
     *,
     width: Floats,
     centre: float,
+    deviation: Floats,
 ) -> None:
     """Of each group by itself: what others show may hide that it has not shown its own."""
     share = one_value(totals, quantity, form, seen, centre=centre)
@@ -194,6 +201,15 @@ def _unlike(
         lambda number: (
             f"one row with {unread.partners[0]:,} partners holds {number:.0%} of the "
             "spread between blocks"
+        ),
+    )
+    hot_by_value = hot_value(totals, quantity, form, unread, deviation=deviation)
+    found.add_each(
+        hot_by_value > MOST_SHARE,
+        hot_by_value.round(2),
+        lambda number: (
+            f"one row with {unread.partners[0]:,} partners and a value far off would hold "
+            f"{number:.0%} of the spread between blocks"
         ),
     )
     found.add(

@@ -26,6 +26,8 @@ UNKNOWN_TIMES = 3.0
 MOST_SHARE = 0.25
 MOST_SHARE_OF_SPREAD = 0.25
 MOST_SHARE_OF_ROW = 0.10
+# A hot row's value is one of few: that none so far was this many deviations off is chance.
+FAR_VALUE = 3.0
 # With fewer, a row is like another.
 FEW_PARTNERS = 5
 ROWS_TO_JUDGE = 200
@@ -113,6 +115,35 @@ def one_row(totals: Totals, quantity: Quantity, unread: Unread) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         for shape in totals.shapes:
             of_all = partners**2 / form.second(shape.second)
+            share = np.fmax(share, np.where(np.isfinite(of_all), of_all, 0.0))
+    return np.minimum(share, 1.0)
+
+
+def hot_value(
+    totals: Totals, quantity: Quantity, form: Form, unread: Unread, *, deviation: Floats
+) -> Floats:
+    """The part of the spread between units that such a row would have, were its value far off.
+
+    A key with many partners counts its row's value as often. Ten such rows show how many there
+    are, and hardly what their values are: whether one that is far off was among them decides.
+    """
+    share = np.zeros(totals.groups)
+    partners = unread.partners[0]
+    if partners < FEW_PARTNERS or quantity.kind is Kind.COUNT or quantity.expression is None:
+        return share
+    count, first = totals.value[:, 1 + 3 * quantity.expression : 3 + 3 * quantity.expression].T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = FAR_VALUE * deviation
+        if quantity.kind.is_spread:
+            away = first / count + far
+            alone = np.zeros_like(totals.value)
+            start = 1 + 3 * quantity.expression
+            alone[:, start], alone[:, start + 1], alone[:, start + 2] = 1, away, away**2
+            pull = form.first(alone)
+        else:
+            pull = far if quantity.kind.is_total else far / count
+        for shape in totals.shapes:
+            of_all = (partners * pull) ** 2 / form.second(shape.second)
             share = np.fmax(share, np.where(np.isfinite(of_all), of_all, 0.0))
     return np.minimum(share, 1.0)
 
