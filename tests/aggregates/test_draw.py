@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.aggregates.draw import Division, divided
+from watersmeet.aggregates.draw import AT_ONCE, Division, divided
 from watersmeet.aggregates.facts import ColumnFacts
 from watersmeet.aggregates.looks import Looks
 from watersmeet.aggregates.planner import Design, ReadPlan, pieces
@@ -158,3 +158,53 @@ def test_parts_that_are_much_larger_than_the_others_are_cut() -> None:
     assert sum(stop - start for _, start, stop in found) == sum(sizes)
     # Even parts are left alone, however large.
     assert len(list(pieces([150_000] * 100))) == 100
+
+
+def read_of_each(division: Division, looks: Looks) -> list[int]:
+    """Blocks of each stratum in the next look, and in those before it."""
+    look = looks.next(lambda: Side.LEFT)
+    looks.taken(look)
+    strata = np.array(division.strata)
+    read = np.array(division.order(0))[: looks.done(Side.LEFT)]
+    return [int((strata[read] == stratum).sum()) for stratum in range(division.count)]
+
+
+def looks_of(division: Division) -> Looks:
+    return Looks(
+        ReadPlan(Design.COMPLETE, Side.LEFT, (division.order(0), ()), None, "", division=division)
+    )
+
+
+def test_of_every_stratum_the_first_look_has_enough_to_know_its_spread() -> None:
+    values = np.sort(np.random.default_rng(3).lognormal(3, 1.1, (BLOCKS, ROWS)), axis=None)
+    division = divided_by(values.reshape(BLOCKS, ROWS))
+    assert division.count == 6
+    assert min(read_of_each(division, looks_of(division))) >= 5
+
+
+def test_a_stratum_that_would_be_read_as_a_whole_is_no_sample() -> None:
+    values = np.sort(np.random.default_rng(3).lognormal(3, 1.3, (BLOCKS, ROWS)), axis=None)
+    division = divided_by(values.reshape(BLOCKS, ROWS))
+    counts = np.bincount(np.array(division.strata) + 1)
+    assert (counts[1:] > AT_ONCE).all()
+    assert division.at_once == counts[0] + AT_ONCE * division.count
+
+
+def test_a_small_stratum_grows_with_the_looks_and_does_not_wait_for_its_share() -> None:
+    sizes = [ROWS * (3 if block < 20 else 1) for block in range(BLOCKS)]  # no exceptions
+    division = divided(sizes, [], [])
+    assert division.count == 2
+    looks = looks_of(division)
+    read_of_each(division, looks)
+    small, large = sorted(read_of_each(division, looks))
+    # Of the rows they have a quarter, and of the blocks a tenth.
+    assert small / (small + large) > 0.3
+
+
+def test_small_blocks_are_read_more_often_than_their_rows_ask() -> None:
+    """Of rows that are independent a block varies with the root of their number."""
+    division = divided([500] * 200 + [4_500] * 100, [], [])
+    weights = np.array(division.weights)
+    small, large = weights[:200].sum(), weights[200:].sum()
+    # By rows 2 : 9, by their roots 2 : 3, in the middle 2 : 4.8; and of that the root.
+    assert (small / large) ** 2 == pytest.approx(2 / 4.8, rel=0.1)

@@ -85,6 +85,9 @@ def test_a_silent_file_says_nothing(tmp_path: Path) -> None:
         ("day < DATE '2024-01-07'", [1, 0.5, 0, 0]),
         ("day BETWEEN DATE '2024-01-05' AND DATE '2024-01-08'", [0, 1, 0, 0]),
         ("text < 'article 0005'", [0.5, 0.5, 0.5, 0.5]),
+        # Of two open conditions a block at the edge of one is another kind than those inside.
+        ("whole >= 6 AND text < 'b'", [0, 0.25, 0.5, 0.5]),
+        ("NOT (whole < 6 OR text >= 'b')", [0, 0.25, 0.5, 0.5]),
     ],
 )
 def test_which_blocks_pass(

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
+from watersmeet.aggregates.draw import FEWEST_DRAWN
 from watersmeet.aggregates.planner import Design, ReadPlan
 from watersmeet.model import Side
 
 FEWEST_BLOCKS = 24
 """Of a first look. With fewer than 20 an interval misses more often than it says."""
-FEWEST_DRAWN = 20
-"""Of those, which were drawn at random."""
 
 _GROWTH = 2.0
 _FIRST_SHARE = 0.02
@@ -40,7 +39,9 @@ class Looks:
     def __init__(self, plan: ReadPlan) -> None:
         self._plan = plan
         self._done = [0, 0]
-        self.stops = _stops(len(plan.orders[plan.sampled]), certain=plan.certain)
+        self.stops = _stops(
+            len(plan.orders[plan.sampled]), certain=plan.certain, at_once=plan.at_once
+        )
         """After how many blocks of the sampled side there is a look; about, for a rectangle."""
 
     @property
@@ -102,20 +103,23 @@ class Looks:
         return stops[0], stops[1]
 
 
-def _stops(count: int, *, certain: int = 0) -> list[int]:
+def _stops(count: int, *, certain: int = 0, at_once: int = 0) -> list[int]:
     """After how many blocks of one side there is a look, the whole last.
 
-    `certain` ones are read before the others, and a few of them instead of others.
+    `certain` ones are read before the others, and a few of them instead of others; `at_once` come
+    before the first look.
 
     >>> _stops(600)
     [24, 48, 96, 192, 600]
     >>> _stops(600, certain=10)
     [30, 60, 120, 240, 600]
+    >>> _stops(600, certain=2, at_once=32)
+    [32, 64, 128, 256, 600]
     >>> _stops(10)
     [10]
     """
     stops: list[int] = []
-    stop = max(FEWEST_BLOCKS, FEWEST_DRAWN + certain, ceil(_FIRST_SHARE * count))
+    stop = max(FEWEST_BLOCKS, FEWEST_DRAWN + certain, at_once, ceil(_FIRST_SHARE * count))
     while stop < _LAST_SHARE * count:
         stops.append(stop)
         stop = ceil(stop * _GROWTH)

@@ -1,7 +1,8 @@
 """Which blocks can hold a row that passes a filter, as far as the files say?
 
 A block that cannot adds nothing, and to one whose every row passes the filter does nothing: both
-are another kind than those in between.
+are another kind than those in between. Among these, blocks at the edge of a filter (the days
+around its first one) may hold all or nothing of what those inside it hold.
 """
 
 from __future__ import annotations
@@ -16,29 +17,35 @@ from watersmeet.aggregates.facts import ColumnFacts, Floats
 from watersmeet.aggregates.nodes import Column, Compare, Literal, Logic, Node, Not
 from watersmeet.model import Side
 
+# Of blocks in which a filter leaves no condition open but those that are open in all.
+_INSIDE = 0.5
+# Of blocks in which more is open: its edges, where all, some or none of the rows may pass.
+_EDGE = 0.25
+
 
 def passing(node: Node, facts: Mapping[str, ColumnFacts], side: Side, blocks: int) -> Floats:
-    """0 for a block without a row that passes, 1 where all do, 0.5 where it may be either."""
-    least, most = _truth(node, facts, side, blocks)
-    return (least + most) / 2
+    """0 for a block without a row that passes, 1 where all do, between them where it may be
+    either: 0.25 at the edges of the filter, and 0.5 inside."""
+    score = _score(node, facts, side, blocks)
+    open_ = (score > 0) & (score < 1)
+    inside = open_ & (score == score[open_].max(initial=0))
+    return np.where(inside, _INSIDE, np.where(open_, _EDGE, score))
 
 
-def _truth(
-    node: Node, facts: Mapping[str, ColumnFacts], side: Side, blocks: int
-) -> tuple[Floats, Floats]:
+def _score(node: Node, facts: Mapping[str, ColumnFacts], side: Side, blocks: int) -> Floats:
+    """0 never, 1 always; the less, the more conditions are open."""
     match node:
         case Logic(operator, left, right):
-            one, two = (_truth(each, facts, side, blocks) for each in (left, right))
-            both = np.minimum if operator == "AND" else np.maximum
-            return both(one[0], two[0]), both(one[1], two[1])
+            one, two = (_score(each, facts, side, blocks) for each in (left, right))
+            return one * two if operator == "AND" else 1 - (1 - one) * (1 - two)
         case Not(operand):
-            least, most = _truth(operand, facts, side, blocks)
-            return 1 - most, 1 - least
+            return 1 - _score(operand, facts, side, blocks)
         case Compare(operator, left, right):
             ends = [_ends(each, facts, side, blocks) for each in (left, right)]
             if ends[0] is not None and ends[1] is not None:
-                return _compared(operator, ends[0], ends[1])
-    return np.zeros(blocks), np.ones(blocks)
+                least, most = _compared(operator, ends[0], ends[1])
+                return (least + most) / 2
+    return np.full(blocks, 0.5)
 
 
 def _compared(operator: str, left: BlockBounds, right: BlockBounds) -> tuple[Floats, Floats]:

@@ -140,6 +140,11 @@ class ReadPlan:
         return 0 if self.division is None else self.division.certain
 
     @property
+    def at_once(self) -> int:
+        """Blocks of the sampled side that come before the first estimate."""
+        return 0 if self.division is None else self.division.at_once
+
+    @property
     def strata(self) -> tuple[int, ...]:
         """Of each block of the sampled side, by number: -1 where it is read in any case; none
         where all are alike."""
