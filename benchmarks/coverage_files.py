@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.situations import DATA, SITUATIONS, Asked
+from benchmarks.sales import DATA, Asked
+from benchmarks.situations import SITUATIONS
 from watersmeet.aggregates.allowance import Allowance
 from watersmeet.aggregates.engine import Engine
 from watersmeet.aggregates.looks import Look

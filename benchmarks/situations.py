@@ -1,89 +1,31 @@
 """Parquet files on which an interval may fail, each in its own way.
 
-A situation is a function from a kind of data to files and a question. All have a table of sales
-`s` (key k, value p, group g, day t) and a table of articles with the key `id`. What differs
-between the data "tuned" and "judged": distributions, sizes, factors, seeds.
+A situation is a function from a kind of data to files and a question.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import watersmeet as wm
-from watersmeet.aggregates.specification import Aggregate
-
-Columns = dict[str, Any]
-Generator = np.random.Generator
-
-
-@dataclass(frozen=True)
-class Data:
-    """What the situations are made of."""
-
-    seed: int
-    first_order: int
-    blocks: int
-    rows: int  # of a block
-    keys: int
-    groups: int
-    usual: Callable[[Generator, int], Any]  # values without a heavy tail
-    skewed: Callable[[Generator, int], Any]
-    factor: float  # how much larger the different ones are
-
-    @property
-    def all_rows(self) -> int:
-        return self.blocks * self.rows
-
-    def generator(self, name: str) -> Generator:
-        return np.random.default_rng([self.seed, *name.encode()])
-
-
-DATA = {
-    "tuned": Data(
-        seed=1, first_order=0, blocks=200, rows=500, keys=4_000, groups=6, factor=5.0,
-        usual=lambda rng, n: rng.gamma(2.0, 20.0, n),
-        skewed=lambda rng, n: rng.lognormal(3, 1.2, n),
-    ),
-    "judged": Data(
-        seed=2, first_order=10_000, blocks=240, rows=400, keys=7_000, groups=5, factor=8.0,
-        usual=lambda rng, n: rng.lognormal(1, 0.6, n),
-        skewed=lambda rng, n: rng.lognormal(2, 1.35, n),
-    ),
-    "fresh": Data(
-        seed=3, first_order=50_000, blocks=260, rows=450, keys=3_000, groups=4, factor=6.0,
-        usual=lambda rng, n: rng.weibull(1.3, n) * 30,
-        skewed=lambda rng, n: rng.lognormal(0, 1.1, n),
-    ),
-    "last": Data(
-        seed=4, first_order=90_000, blocks=220, rows=550, keys=5_500, groups=7, factor=4.0,
-        usual=lambda rng, n: rng.exponential(12.0, n) + 2,
-        skewed=lambda rng, n: rng.lognormal(4, 1.25, n),
-    ),
-}  # fmt: skip
-
-ALL: Mapping[str, Aggregate] = {
-    "n": wm.count(), "total": wm.sum("p"), "mean": wm.avg("p"), "spread": wm.stddev("p"),
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Asked:
-    left: Path
-    right: Path
-    on: dict[str, str] = field(default_factory=lambda: {"k": "id"})
-    group_by: str | None = None
-    where: str | None = None
-    aggregates: Mapping[str, Aggregate] = field(default_factory=lambda: ALL)
-
+from benchmarks.sales import (
+    ALL,
+    Asked,
+    Data,
+    asked,
+    base,
+    even,
+    in_block,
+    some_blocks,
+    written,
+)
 
 Make = Callable[[Data, Path], Asked]
 SITUATIONS: dict[str, Make] = {}
@@ -95,54 +37,6 @@ def situation(name: str) -> Callable[[Make], Make]:
         return make
 
     return named
-
-
-def base(data: Data, rng: Generator, *, skewed: bool = False, rows: int | None = None) -> Columns:
-    rows = rows or data.all_rows
-    shares = 0.7 ** np.arange(data.groups)
-    return {
-        "k": rng.integers(0, data.keys, rows),
-        "p": (data.skewed if skewed else data.usual)(rng, rows),
-        "g": rng.choice(data.groups, rows, p=shares / shares.sum()),
-        "t": np.sort(rng.integers(0, 1_000, rows)),
-    }
-
-
-def written(
-    folder: Path, columns: Columns, sizes: Sequence[int], data: Data, **options: Any
-) -> tuple[Path, Path]:
-    """Row groups of these sizes, and the articles, of which one in five matches nothing."""
-    left, right = folder / "s.parquet", folder / "articles.parquet"
-    table = pa.table(columns)
-    with pq.ParquetWriter(left, table.schema, **options) as writer:
-        start = 0
-        for size in sizes:
-            writer.write_table(table.slice(start, size), row_group_size=size)
-            start += size
-    rng = np.random.default_rng(9)
-    identities = rng.permutation(data.keys)[: data.keys * 4 // 5]
-    pq.write_table(pa.table({"id": identities, "kind": identities % 3}), right)
-    return left, right
-
-
-def even(data: Data) -> list[int]:
-    return [data.rows] * data.blocks
-
-
-def asked(
-    folder: Path, columns: Columns, data: Data, *, sizes: Sequence[int] | None = None,
-    group_by: str | None = None, where: str | None = None, **options: Any,
-) -> Asked:  # fmt: skip
-    left, right = written(folder, columns, sizes or even(data), data, **options)
-    return Asked(left, right, group_by=group_by, where=where)
-
-
-def in_block(data: Data, block: int) -> slice:
-    return slice(block * data.rows, (block + 1) * data.rows)
-
-
-def some_blocks(data: Data, rng: Generator, count: int) -> list[int]:
-    return [int(block) for block in rng.choice(data.blocks, count, replace=False)]
 
 
 # ---- controls --------------------------------------------------------------------------------
@@ -215,6 +109,13 @@ def _runs(data: Data, folder: Path) -> Asked:
     return asked(folder, {name: values[order] for name, values in columns.items()}, data)
 
 
+@situation("sorted by value, both signs")
+def _sorted_signs(data: Data, folder: Path) -> Asked:
+    columns = base(data, data.generator("sorted signs"), skewed=True)
+    columns["p"] = np.sort(columns["p"] - np.quantile(columns["p"], 0.2))
+    return asked(folder, columns, data)
+
+
 def _drifting(factor: float, *, grouped: bool) -> Make:
     def make(data: Data, folder: Path) -> Asked:
         columns = base(data, data.generator("drift"))
@@ -272,6 +173,21 @@ def _refunds(count: int) -> Make:
 
 SITUATIONS["1 block of refunds"] = _refunds(1)
 SITUATIONS["5 blocks of refunds"] = _refunds(5)
+
+
+@situation("larger blocks, refunds and sizes at once")
+def _several(data: Data, folder: Path) -> Asked:
+    """Refunds and sizes stand out most; the blocks that are only 2.5 times larger hide."""
+    rng = data.generator("several")
+    sizes = even(data)
+    chosen = some_blocks(data, rng, 14)
+    for block in chosen[:4]:
+        sizes[block] = 3 * data.rows
+    columns = base(data, rng, rows=sum(sizes))
+    starts = np.cumsum([0, *sizes])
+    for place, block in enumerate(chosen[4:]):
+        columns["p"][starts[block] : starts[block + 1]] *= 2.5 if place < 7 else -0.5
+    return asked(folder, columns, data, sizes=sizes)
 
 
 def _every(step: int, factor: float | None) -> Make:
@@ -333,6 +249,17 @@ def _one_key(data: Data, folder: Path) -> Asked:
     return Asked(left, right)
 
 
+@situation("three keys with 60 partners")
+def _sixty(data: Data, folder: Path) -> Asked:
+    rng = data.generator("sixty")
+    columns = base(data, rng)
+    columns["p"] *= np.where(rng.random(data.all_rows) < 0.02, -3, 1)
+    left, right = written(folder, columns, even(data), data)
+    identities = np.concatenate([np.arange(data.keys), np.repeat([11, 12, 13], 60)])
+    pq.write_table(pa.table({"id": identities}), right)
+    return Asked(left, right)
+
+
 @situation("hot keys everywhere")
 def _hot(data: Data, folder: Path) -> Asked:
     rng = data.generator("hot")
@@ -378,6 +305,22 @@ def _filtered(data: Data, folder: Path) -> Asked:
 def _followed(data: Data, folder: Path) -> Asked:
     rng = data.generator("followed")
     return asked(folder, base(data, rng), data, where="t >= 300", group_by="g")
+
+
+@situation("a filter with an edge inside large row groups")
+def _edge(data: Data, folder: Path) -> Asked:
+    """Days follow the file, another condition is open everywhere; large row groups are cut."""
+    rng = data.generator("edge")
+    sizes: list[int] = []
+    while sum(sizes) < data.all_rows:
+        share = rng.random()
+        sizes.append(
+            18 * data.rows if share < 0.05 else data.rows if share < 0.6 else data.rows // 2
+        )
+    columns = base(data, rng, rows=sum(sizes)) | {"f": rng.integers(0, 50, sum(sizes))}
+    return asked(
+        folder, columns, data, sizes=sizes, where="t >= 250 AND t < 700 AND f < 40", group_by="g"
+    )
 
 
 # ---- tails -----------------------------------------------------------------------------------
@@ -461,6 +404,15 @@ def _sizes(data: Data, folder: Path) -> Asked:
     sizes = [int(size) for size in np.exp(rng.uniform(np.log(100), np.log(5_000), data.blocks))]
     columns = base(data, rng, rows=sum(sizes))
     columns["p"] = columns["p"] * np.repeat(np.sqrt(sizes), sizes) / 30
+    return asked(folder, columns, data, sizes=sizes, group_by="g")
+
+
+@situation("sizes with a long tail, smaller values in larger blocks")
+def _long(data: Data, folder: Path) -> Asked:
+    rng = data.generator("long")
+    sizes = [int(size) for size in np.minimum(60 + rng.pareto(1.1, data.blocks) * 150, 30_000)]
+    columns = base(data, rng, rows=sum(sizes))
+    columns["p"] = columns["p"] * np.repeat(np.array(sizes) ** -0.3, sizes)
     return asked(folder, columns, data, sizes=sizes, group_by="g")
 
 

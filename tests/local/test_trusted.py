@@ -16,7 +16,8 @@ from scipy.stats import binom  # type: ignore[import-untyped]
 
 import watersmeet as wm
 from benchmarks.coverage_files import Situation, check, outcomes
-from benchmarks.situations import DATA, SITUATIONS
+from benchmarks.sales import DATA
+from benchmarks.situations import SITUATIONS
 
 RUNS = 20
 
