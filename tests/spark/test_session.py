@@ -79,7 +79,12 @@ AT_ONCE = "import watersmeet as wm; spark = wm.session(cores=2, memory='1g')"
 
 
 @pytest.mark.parametrize(
-    "script", [EVERYTHING, AT_ONCE, f"{AT_ONCE}; spark.stop()"], ids=["work", "leave", "stop"]
+    "script",
+    [
+        pytest.param(EVERYTHING, id="work"),
+        pytest.param(AT_ONCE, id="leave", marks=pytest.mark.slow),
+        pytest.param(f"{AT_ONCE}; spark.stop()", id="stop", marks=pytest.mark.slow),
+    ],
 )
 def test_a_session_says_nothing(script: str, tmp_path: Path) -> None:
     ended = run(script, tmp_path)
@@ -220,7 +225,7 @@ os.kill(os.getpid(), signal.{signal})
 """
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
+@pytest.mark.parametrize("name", [pytest.param("SIGTERM", marks=pytest.mark.slow), "SIGKILL"])
 def test_a_driver_that_is_killed_leaves_nothing(tmp_path: Path, name: str) -> None:
     """Java outlives it by a moment, and clears up."""
     ended = run(KILLED.replace("{signal}", name), tmp_path)

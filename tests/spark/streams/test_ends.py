@@ -21,7 +21,14 @@ def mark(side: str) -> pa.Table:
     return pa.table(row, schema=table.schema)
 
 
-@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "inner",
+        "full",
+        *(pytest.param(h, marks=pytest.mark.slow) for h in ("left", "right", "semi", "anti")),
+    ],
+)
 def test_all_is_there_when_both_have_ended(streams: Streams, how: str) -> None:
     expected = streams.expected(how)
     streams.options |= {"how": how, "ends": ENDS, "memory": "2MB", "ticks": None}

@@ -47,7 +47,7 @@ def end(driver: subprocess.Popen[str]) -> None:
         return
 
 
-@pytest.mark.parametrize("what", ["raise", "worker"])
+@pytest.mark.parametrize("what", [pytest.param("raise", marks=pytest.mark.slow), "worker"])
 @pytest.mark.parametrize("where", ["rows", "files", "before", "after", "emit"])
 def test_a_task_that_failed_is_run_again(
     streams: Streams, where: str, what: str, monkeypatch: pytest.MonkeyPatch
@@ -78,7 +78,7 @@ def test_a_query_that_failed_is_started_again(
 
 @pytest.mark.parametrize(
     "where",
-    ["files", "after", *(pytest.param(w, marks=pytest.mark.slow) for w in ("rows", "emit"))],
+    ["after", *(pytest.param(w, marks=pytest.mark.slow) for w in ("files", "rows", "emit"))],
 )
 def test_the_driver_is_killed(streams: Streams, where: str) -> None:
     """In the middle of writing state, and between the commit of state and that of the batch."""

@@ -28,7 +28,14 @@ def test_every_row_comes_once(streams: Streams) -> None:
     assert streams.versions() == {0: [2, 3], 1: [2, 3]}
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRESSIVE if name not in ("shj", "pmj")])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("rpj", "xjoin", "hmj") else pytest.param(name, marks=pytest.mark.slow)
+        for name in PROGRESSIVE
+        if name not in ("shj", "pmj")
+    ],
+)
 def test_what_is_spilled_comes_while_the_streams_stall(streams: Streams, name: str) -> None:
     """With the least memory there is, and batches without rows in which all work can be done."""
     streams.options |= {"algorithm": name, "memory": "2MB", "wait_threshold": 0, "instances": 2}

@@ -107,7 +107,10 @@ def cut_short(file: Path) -> None:
     file.write_bytes(content[:-100])
 
 
-@pytest.mark.parametrize("damage", [flip_a_byte, cut_short, Path.unlink])
+@pytest.mark.parametrize(
+    "damage",
+    [flip_a_byte, *(pytest.param(d, marks=pytest.mark.slow) for d in (cut_short, Path.unlink))],
+)
 def test_a_damaged_file_of_rows_gives_an_error_and_no_rows(
     streams: Streams, damage: Callable[[Path], None]
 ) -> None:
@@ -124,7 +127,10 @@ def test_a_damaged_file_of_rows_gives_an_error_and_no_rows(
     assert streams.output() == first
 
 
-@pytest.mark.parametrize("damage", [flip_a_byte, cut_short, Path.unlink])
+@pytest.mark.parametrize(
+    "damage",
+    [Path.unlink, *(pytest.param(d, marks=pytest.mark.slow) for d in (cut_short, flip_a_byte))],
+)
 def test_a_damaged_file_of_output_gives_an_error_and_no_rows(
     streams: Streams, damage: Callable[[Path], None]
 ) -> None:
