@@ -27,17 +27,6 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-@pytest.hookimpl(tryfirst=True)  # before those who deal the tests out look at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Several processes share the tests; each has a session of its own, and whole files of them.
-
-    Tests of one file share tables, so a file that went to two processes would make them twice.
-    """
-    for item in items:
-        if item.get_closest_marker("spark"):
-            item.add_marker(pytest.mark.xdist_group(item.path.name))
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session of a process; the JVM starts with the first test that asks for it."""

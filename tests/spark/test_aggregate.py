@@ -67,7 +67,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, rows in (("orders", ORDERS), ("items", ITEMS)):
         for clustered in (False, True):
             path = folder / f"{name}-{'clustered' if clustered else 'mixed'}.parquet"
-            pq.write_table(table(name, rows, clustered=clustered), path, row_group_size=rows // 60)
+            pq.write_table(table(name, rows, clustered=clustered), path, row_group_size=rows // 200)
     return folder
 
 

@@ -39,9 +39,6 @@ from watersmeet.reproduce.prjoin.settings import (
 )
 from watersmeet.reproduce.prjoin.streams import ALGORITHMS, STREAMS
 
-# In one process: the reproduction that most of these tests look at is made once.
-pytestmark = pytest.mark.xdist_group("reproduce pr-join")
-
 TINY = Parameters(scale=0.002)
 SMALL = Parameters(scale=0.01)
 FIGURES = ("2", "table-2", *map(str, range(8, 16)), "wall")

@@ -19,9 +19,6 @@ from watersmeet.reproduce.rpj.settings import Network, Parameters, Pattern, Sett
 from watersmeet.rows.address import Stage
 from watersmeet.sim.trace import Trace
 
-# In one process: the reproduction that most of these tests look at is made once.
-pytestmark = pytest.mark.xdist_group("reproduce rpj")
-
 HARMONY = Setting(Network.UNRELIABLE, Pattern.HARMONY, 1)
 # Large flushes make few runs, and more patience makes fewer stalls: at this size they are what
 # takes the time.

@@ -7,6 +7,7 @@ import threading
 from watersmeet.aggregates.allowance import TooManyGroups, megabytes
 from watersmeet.aggregates.question import ResolvedQuestion
 from watersmeet.aggregates.totals import BlockTotals, Part, added_up
+from watersmeet.store.leftovers import hand_back
 
 # Adding up costs as much as there is already, so it waits for as much again, and this at least.
 _WAITING = 1 << 16
@@ -69,6 +70,7 @@ class Summing:
 
     def _add_up(self) -> None:
         self._in_order()
+        hand_back()  # what was freed since the last time: adding up takes as much again
         self._found = [added_up(self._found, self._question)]
         self._waiting = len(self._found[0].part)
         self._bytes = part_bytes(self._found[0].part)

@@ -26,6 +26,7 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.local.blocks import BlockTable
 from watersmeet.model import Side
 from watersmeet.store.claim import SpillClaim
+from watersmeet.store.leftovers import Leftovers
 from watersmeet.store.storage import Storage
 
 Tables = tuple[BlockTable, BlockTable]
@@ -197,6 +198,7 @@ class ThreadEngine(_Threads):
     def _share(self, blocks: Sequence[int], summing: Summing, *, sketched: bool) -> None:
         sampled = self._plan.sampled
         table, sizes = self._tables[sampled], self._blocks[sampled]
+        leftovers = Leftovers(self._allowance.limit)
         for _, bundle in groupby(blocks, key=table.bundle):
             rows = table.read(
                 sorted(bundle),
@@ -207,7 +209,7 @@ class ThreadEngine(_Threads):
                 self._check()
                 summing.add(
                     self._meeting.totals(
-                        (batch for _, batch in batches),
+                        leftovers.behind(batch for _, batch in batches),
                         self._entries(block),
                         block=block,
                         rows=sizes[block].rows,

@@ -8,7 +8,7 @@ keeps what other threads have freed. A join of 64 MB held up to 75 MB more becau
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -30,13 +30,23 @@ class Leftovers:
     def passed(self, nbytes: int) -> None:
         self._passed += nbytes
         if self._passed >= self._every:
-            self.hand_back()
+            self._passed = 0
+            hand_back()
 
-    def hand_back(self) -> None:
-        self._passed = 0
-        pa.default_memory_pool().release_unused()
-        if _trim is not None:
-            _trim(0)
+    def behind(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches as they come; what was made of each counts as passed."""
+        for batch in batches:
+            nbytes = batch.nbytes
+            yield batch
+            del batch
+            self.passed(nbytes)
+
+
+def hand_back() -> None:
+    """Have allocators keep nothing that was freed."""
+    pa.default_memory_pool().release_unused()
+    if _trim is not None:
+        _trim(0)
 
 
 def _find_trim() -> Callable[[int], int] | None:
