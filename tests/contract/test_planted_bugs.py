@@ -31,6 +31,7 @@ from watersmeet.operators.outcome import Outcome
 from watersmeet.operators.parts import Parts
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.reactive import ReactiveStage
+from watersmeet.operators.saved import SavedRows
 from watersmeet.operators.tasks import DdTask, MdTask
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.index import PairBuffer
@@ -235,9 +236,9 @@ BUGS = {
     ),
     "marks are lost when a join is restored": Bug(
         "hmj",
-        (state, "load_marks"),
+        (SavedRows, "_load_marks"),
         "batch.column(0).to_numpy().copy()",
-        "parts.outcome.marks.bits",
+        "outcome.marks.bits",
     ),
     "a semi join reports a row for every partner": Bug(
         "rpj",
@@ -272,9 +273,27 @@ BUGS = {
     ),
     "a saved join goes on counting": Bug(
         "rpj",
-        (state, "describe"),
-        "copy(getattr(parts.metrics, name))",
-        "getattr(parts.metrics, name)",
+        (state, "save_counters"),
+        "copy(getattr(metrics, name))",
+        "getattr(metrics, name)",
+    ),
+    "the oldest row is lost when a join is restored": Bug(
+        "rpj",
+        (SavedRows, "_load_segment"),
+        "piece.ats >= oldest",
+        "piece.ats > oldest",
+    ),
+    "a row is saved in one segment too few": Bug(
+        "rpj",
+        (SavedRows, "_save_segment"),
+        "int(table.stamps[-1]) + 1",
+        "int(table.stamps[-1]) + 2",
+    ),
+    "a saved state refers to files that it does not name": Bug(
+        "rpj",
+        (SavedRows, "save"),
+        "names |= set(self._names.values())",
+        "names |= set(list(self._names.values())[1:])",
     ),
 }
 

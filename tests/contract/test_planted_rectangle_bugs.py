@@ -144,7 +144,7 @@ def test_a_join_too_near_the_end_is_noticed(
     wrong = RectangleAlgorithm(
         "pr-join", Meets.UNTIL_FULL, invoke.larger_halves, invoke=invoke.expanding
     )
-    monkeypatch.setitem(family.ALGORITHMS, "pr-join", wrong)
+    monkeypatch.setitem(family.RECTANGLE, "pr-join", wrong)
     with pytest.raises(AssertionError):
         check_the_stop_constraint(tmp_path)
 

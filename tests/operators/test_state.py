@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -14,14 +15,14 @@ import pytest
 from tests.operators.inputs import COSTS, SCHEMA, SCHEMAS, batch, make, numbered
 from watersmeet.errors import SpillCorrupted, StateError
 from watersmeet.model import Side
-from watersmeet.operators.base import Manifest
+from watersmeet.operators.base import Manifest, StateArea
 from watersmeet.operators.family import PROGRESSIVE
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
-from watersmeet.testing.schedule import Pause
+from watersmeet.testing.schedule import Pause, StateFolder
 
 L, R = Side
 TUNING = Tuning(partitions=3, memory_rows=30, fan_in=2, costs=COSTS)
@@ -52,7 +53,7 @@ def rest(join: ProgressiveJoin) -> Counter[tuple[int, int]]:
 
 
 def restored(
-    area: SpillArea, manifest: Manifest, directory: Path, **changes: Any
+    area: StateArea, manifest: Manifest, directory: Path, **changes: Any
 ) -> ProgressiveJoin:
     settings: dict[str, Any] = {
         "schema": SCHEMA,
@@ -68,7 +69,7 @@ def restored(
 @pytest.mark.parametrize("name", ["rpj", "xjoin", "hmj", "pmj"])
 def test_a_join_goes_on_elsewhere_and_the_saved_one_goes_on_too(name: str, tmp_path: Path) -> None:
     join, found = half_way(tmp_path, name)
-    area = SpillArea(tmp_path)
+    area = StateFolder(tmp_path / "state")
     manifest = join.save(area)
     assert found + rest(join) == EVERY
     join.close()
@@ -84,7 +85,7 @@ def test_a_join_goes_on_elsewhere_and_the_saved_one_goes_on_too(name: str, tmp_p
 
 def test_a_manifest_does_not_change_when_the_join_goes_on(tmp_path: Path) -> None:
     join, _ = half_way(tmp_path)
-    area = SpillArea(tmp_path)
+    area = StateFolder(tmp_path / "state")
     manifest = join.save(area)
     as_text = json.dumps(manifest)
     rest(join)
@@ -95,7 +96,7 @@ def test_a_manifest_does_not_change_when_the_join_goes_on(tmp_path: Path) -> Non
 
 def test_a_join_restored_twice_from_one_manifest_shares_nothing(tmp_path: Path) -> None:
     join, _ = half_way(tmp_path)
-    area = SpillArea(tmp_path)
+    area = StateFolder(tmp_path / "state")
     manifest = join.save(area)
     as_text = json.dumps(manifest)
     settings: dict[str, Any] = {"schema": SCHEMA, "algorithm": PROGRESSIVE["rpj"], "tuning": TUNING}
@@ -115,7 +116,7 @@ def test_a_join_restored_twice_from_one_manifest_shares_nothing(tmp_path: Path) 
 
 def test_a_restored_join_has_its_counters_and_its_memory(tmp_path: Path) -> None:
     join, found = half_way(tmp_path)
-    area = SpillArea(tmp_path)
+    area = StateFolder(tmp_path / "state")
     other = restored(area, join.save(area), tmp_path)
     for name in ("rows_in", "results", "flush_count", "rows_spilled", "memory_used"):
         assert getattr(other.metrics, name) == getattr(join.metrics, name), name
@@ -128,7 +129,7 @@ def test_a_restored_join_has_its_counters_and_its_memory(tmp_path: Path) -> None
 
 def test_less_memory_after_a_restore_is_kept_to_from_the_next_row_on(tmp_path: Path) -> None:
     join, found = half_way(tmp_path)
-    area = SpillArea(tmp_path)
+    area = StateFolder(tmp_path / "state")
     smaller = Tuning(partitions=3, memory_rows=5, costs=COSTS)
     other = restored(area, join.save(area), tmp_path, tuning=smaller)
     found += numbered(other.push(L, batch(L, KEYS[80:81], first=80)))
@@ -159,7 +160,7 @@ def test_a_state_of_another_join_is_refused(
     changes: dict[str, Any], named: str, tmp_path: Path
 ) -> None:
     join, _ = half_way(tmp_path)
-    area = SpillArea(tmp_path)
+    area = StateFolder(tmp_path / "state")
     with pytest.raises(StateError, match=rf"{named}=.*not .*Restore it with the same"):
         restored(area, join.save(area), tmp_path, **changes)
     join.close()
@@ -168,7 +169,7 @@ def test_a_state_of_another_join_is_refused(
 
 def test_a_state_of_another_format_is_refused(tmp_path: Path) -> None:
     join, _ = half_way(tmp_path)
-    area = SpillArea(tmp_path)
+    area = StateFolder(tmp_path / "state")
     with pytest.raises(StateError, match="format 99"):
         restored(area, join.save(area) | {"format": 99}, tmp_path)
     join.close()
@@ -194,33 +195,24 @@ def test_damage_to_any_saved_file_is_noticed_before_a_wrong_row(
     damage: Callable[[Path], None], tmp_path: Path
 ) -> None:
     join, found = half_way(tmp_path)
-    files = saved_files(join, tmp_path)
-    assert len(files) > 3
-    for name in files:
-        area = SpillArea(tmp_path)
-        manifest = join.save(area)
-        damage(area.path / name)
+    area = StateFolder(tmp_path / "state")
+    manifest = join.save(area)
+    assert len(manifest["files"]) > 3
+    for name in manifest["files"]:
+        damaged = StateFolder(tmp_path / "damaged")
+        shutil.copytree(area.path, damaged.path)
+        damage(damaged.path / name)
         got = Counter[tuple[int, int]]()
         with pytest.raises(SpillCorrupted):
-            go_on(area, manifest, tmp_path, got)
+            go_on(damaged, manifest, tmp_path, got)
         assert not got - (EVERY - found)
-        area.close()
+        damaged.close()
     join.close()
 
 
-def go_on(area: SpillArea, manifest: Manifest, directory: Path, got: Counter[Any]) -> None:
+def go_on(area: StateArea, manifest: Manifest, directory: Path, got: Counter[Any]) -> None:
     join = restored(area, manifest, directory)
     for side in Side:
         got.update(numbered(join.end(side)))
     for matches in join.finish():
         got.update(numbered([matches]))
-
-
-def saved_files(join: ProgressiveJoin, directory: Path) -> list[str]:
-    """The files of a saved join that hold any rows or marks."""
-    area = SpillArea(directory)
-    manifest = join.save(area)
-    area.close()
-    described = [run for p in manifest["partitions"] for side in p["runs"] for run in side]
-    described += [run for run in manifest["resident"] if run["rows"]]
-    return sorted({run["name"] for run in described} | {manifest["marks"]["name"]})

@@ -81,7 +81,6 @@ STREAMS = [
     Bad("how left without ends", with_options(how="left"), "ends"),
     Bad("how full with one end", with_options(how="full", ends=("a < 0", None)), "ends"),
     Bad("algorithm unknown", with_options(algorithm="magic"), "magic"),
-    Bad("algorithm of tables", with_options(algorithm="grace"), "grace"),
     Bad("memory in words", with_options(memory="lots"), "lots"),
     Bad("memory of nothing", with_options(memory=0), "memory=0"),
     Bad("memory None", with_options(memory=None), "memory=None"),

@@ -14,7 +14,8 @@ from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox, Wanted
 from watersmeet.local.reader import Reader
 from watersmeet.local.sources import Source
 from watersmeet.model import Side
-from watersmeet.operators.family import Operator, make_operator
+from watersmeet.operators.base import JoinOperator
+from watersmeet.operators.family import make_operator
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
 from watersmeet.rows.address import Matches, Stage
@@ -52,7 +53,7 @@ class Driver:
         self.plan = MemoryPlan.split(memory.limit)
         self.claim = claim
         self.wait_threshold = wait_threshold
-        self.operator: Operator | None = None
+        self.operator: JoinOperator | None = None
         self.schema = schema
         self.rows_read = [0, 0]
         self.rows_out = 0
@@ -145,7 +146,9 @@ class Driver:
             for reader in self._readers:
                 reader.start()
 
-    def _heed(self, operator: Operator, news: Arrived | Ended | Wanted) -> Iterator[pa.RecordBatch]:
+    def _heed(
+        self, operator: JoinOperator, news: Arrived | Ended | Wanted
+    ) -> Iterator[pa.RecordBatch]:
         if isinstance(news, Arrived):
             yield from self._push(operator, news)
         elif isinstance(news, Wanted):
@@ -155,7 +158,7 @@ class Driver:
             self.complete[news.side] = True
             yield from self._emit(operator.end(news.side))
 
-    def _push(self, operator: Operator, news: Arrived) -> Iterator[pa.RecordBatch]:
+    def _push(self, operator: JoinOperator, news: Arrived) -> Iterator[pa.RecordBatch]:
         self.rows_read[news.side] += len(news.batch)
         if len(news.batch):
             yield from self._emit(operator.push(news.side, news.batch))
@@ -172,7 +175,7 @@ class Driver:
                 del batch
                 self._leftovers.passed(nbytes)
 
-    def _give_up(self, operator: Operator, failed: Failed) -> Iterator[pa.RecordBatch]:
+    def _give_up(self, operator: JoinOperator, failed: Failed) -> Iterator[pa.RecordBatch]:
         """Deliver all that follows from what has arrived, then raise the source's error."""
         while self._inbox.has_news():
             news = self._inbox.take(None)

@@ -7,25 +7,30 @@ from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
-from watersmeet.model import Side
 from watersmeet.operators.metrics import Metrics
+from watersmeet.operators.saved import Manifest, StateArea
 from watersmeet.rows.address import Matches
-from watersmeet.store.spill import SpillArea
 
-Manifest = dict[str, Any]
-"""A saved operator as plain JSON values: format version, parameters, counters, files."""
+__all__ = ["JoinOperator", "Manifest", "StateArea"]
 
 
 class JoinOperator(Protocol):
-    """A join that is pushed to and never waits.
+    """A join that is pushed to and never waits. Runtimes know operators by this alone.
 
     The runtime owns the inputs, the clock and the output, and calls
 
-        push(side, batch)   for each arrival, sides in any order
+        push(input, batch)  for each arrival, inputs in any order
         idle(pause)         when no input is ready; returns soon after `pause()` turns true
-        end(side)           once per side, after its last push
-        finish()            once, after both sides have ended: everything still owed
-        save(area)          between calls; the operator can go on or be restored elsewhere
+        settle(pause)       to have all that follows from the rows so far, while more may come;
+                            returns soon after `pause()` turns true
+        end(input)          once per input, after its last push
+        finish()            once, after all inputs have ended: everything still owed
+        resize(limit)       between calls: go on within another memory limit
+        lend(nbytes)        between calls: do with so many bytes less for a while; 0: no more
+        tidy()              now and then, by runtimes without an end: merge what has become many
+        save(area)          between calls; the operator can go on, or be restored elsewhere. What
+                            an earlier save has put there is not put again, so all saves of an
+                            operator, and of those restored from it, go to the same area
         close()             at any time, more than once; frees memory and spilled files
 
     Every generator must be drained before the next call. Over a run each result row is
@@ -34,17 +39,35 @@ class JoinOperator(Protocol):
 
     metrics: Metrics
 
-    def push(self, side: Side, batch: pa.RecordBatch) -> Iterator[Matches]: ...
+    @property
+    def limit(self) -> int:
+        """The memory limit, in bytes."""
+        ...
+
+    def push(self, input: int, batch: pa.RecordBatch) -> Iterator[Matches]: ...
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]: ...
 
-    def end(self, side: Side) -> Iterator[Matches]: ...
+    def settle(self, pause: Callable[[], bool] = ...) -> Iterator[Matches]: ...
+
+    def end(self, input: int) -> Iterator[Matches]: ...
 
     def finish(self) -> Iterator[Matches]: ...
 
-    def save(self, area: SpillArea) -> Manifest: ...
+    def resize(self, limit: int) -> Iterator[Matches]: ...
+
+    def lend(self, nbytes: int) -> Iterator[Matches]: ...
+
+    def tidy(self) -> Iterator[Matches]: ...
+
+    def owed(self) -> list[int]:
+        """By input, rows that may not have met all that is there of the others. All 0 is certain:
+        then `settle` would find nothing."""
+        ...
+
+    def save(self, area: StateArea) -> Manifest: ...
 
     @classmethod
-    def restore(cls, area: SpillArea, manifest: Manifest, **settings: Any) -> Self: ...
+    def restore(cls, area: StateArea, manifest: Manifest, **settings: Any) -> Self: ...
 
     def close(self) -> None: ...

@@ -2,20 +2,20 @@
 
 Each flush leaves runs behind, and only idle time merges them. Here the runs of one side are merged
 among themselves: nothing is joined, rows keep their stamps, and only neighbours come together, so
-the history stays right (operators/history.py). Generations are merged as in a log-structured
+what is known of who has met whom stays right. Generations are merged as in a log-structured
 merge tree (O'Neil et al., Acta Informatica 1996): a row is written again once for each, and their
 number grows with the logarithm of the number of flushes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from watersmeet.model import Side
 from watersmeet.operators.merging import Cursor
-from watersmeet.operators.parts import Parts
+from watersmeet.operators.saved import RowKeeper, Runs
 from watersmeet.store.runs import Piece, RunWriter, SpilledRun
 from watersmeet.store.spill import IoKind
 
@@ -23,23 +23,33 @@ _RUNS_OF_A_GENERATION = 8
 # As many as a dd-task reads at once, of both sides together.
 _MERGED_AT_ONCE = 16
 
+Merged = Callable[..., Iterator[Piece]]
+"""The rows of several runs as one: `merged_by_hash`, or `end_to_end`, in order of arrival."""
 
-def compact(parts: Parts, *, busy: int | None) -> None:
-    """Merge the runs of every generation that is full. `busy` is a partition whose runs must stay
-    as they are, because a task is under way there."""
+
+def compact(
+    keeper: RowKeeper, partitions: Sequence[Runs], merged: Merged, *, busy: int | None = None
+) -> set[int]:
+    """Merge the runs of every generation that is full; the partitions whose runs have changed.
+
+    `busy` is a partition whose runs must stay as they are, because a task is under way there.
+    """
+    changed = set[int]()
     for side in Side:
-        while (generation := _full(parts, side, busy)) is not None:
-            _merge(parts, side, generation, busy)
+        while (generation := _full(partitions, side, busy)) is not None:
+            changed |= _merge(keeper, partitions, merged, side, generation, busy)
+    return changed
 
 
-def _full(parts: Parts, side: Side, busy: int | None) -> int | None:
+def _full(partitions: Sequence[Runs], side: Side, busy: int | None) -> int | None:
     """The youngest generation that has too many runs in some partition."""
     full = []
-    for p, disk in enumerate(parts.disk.partitions):
-        if p != busy and len(disk.runs[side]) >= _RUNS_OF_A_GENERATION:
-            numbers = np.array([run.generation for run in disk.runs[side]])
+    for p, both in enumerate(partitions):
+        runs = both[side]
+        if p != busy and len(runs) >= _RUNS_OF_A_GENERATION:
+            numbers = np.array([run.generation for run in runs])
             for generation in np.unique(numbers).tolist():
-                newest = numbers[len(numbers) - _newest(disk.runs[side], generation) :]
+                newest = numbers[len(numbers) - _newest(runs, generation) :]
                 if np.count_nonzero(newest == generation) >= _RUNS_OF_A_GENERATION:
                     full.append(generation)
                     break
@@ -54,35 +64,58 @@ def _newest(runs: Sequence[SpilledRun], generation: int) -> int:
     return len(runs)
 
 
-def _merge(parts: Parts, side: Side, generation: int, busy: int | None) -> None:
+def _merge(
+    keeper: RowKeeper,
+    partitions: Sequence[Runs],
+    merged: Merged,
+    side: Side,
+    generation: int,
+    busy: int | None,
+) -> set[int]:
     """Make one run of all that is young, in every partition at once: flushed files hold runs of
     many partitions, and go when the last of them does."""
-    rows = parts.memory.block_rows(side, parts.block_bytes)
-    schema = parts.memory.tables[side].schema
-    writer = RunWriter(parts.spill, schema, IoKind.MERGE_WRITE, block_rows=rows)
+    rows = keeper.memory.block_rows(side, keeper.block_bytes)
+    schema = keeper.memory.tables[side].schema
+    writer = RunWriter(keeper.spill, schema, IoKind.MERGE_WRITE, block_rows=rows)
     gone: list[SpilledRun] = []
-    for p, disk in enumerate(parts.disk.partitions):
-        runs = disk.runs[side]
+    changed = set[int]()
+    for p, both in enumerate(partitions):
+        runs = both[side]
         count = _newest(runs, generation)
         if p == busy or not count:
             continue
-        merged = []
+        together = []
         for start in range(len(runs) - count, len(runs), _MERGED_AT_ONCE):
             some = runs[start : start + _MERGED_AT_ONCE]
-            for piece in _in_order(some, ahead=rows):
+            for piece in merged(some, ahead=rows):
                 writer.append(piece)
             departed = (some[0].departed[0], some[-1].departed[1])
             latest = max(run.latest for run in some)
-            merged.append(writer.cut(departed, latest=latest, generation=generation + 1))
+            together.append(writer.cut(departed, latest=latest, generation=generation + 1))
         gone += runs[len(runs) - count :]
-        runs[len(runs) - count :] = merged
-        parts.disk.changed(p)
+        runs[len(runs) - count :] = together
+        changed.add(p)
     writer.close()
     for run in gone:
         run.remove()
+    return changed
 
 
-def _in_order(runs: Sequence[SpilledRun], *, ahead: int) -> Iterator[Piece]:
+def end_to_end(runs: Sequence[SpilledRun], *, ahead: int) -> Iterator[Piece]:
+    """The rows of all runs one after the other, at least `ahead` of them at a time."""
+    waiting: list[Piece] = []
+    for run in runs:
+        read = run.open(IoKind.MERGE_READ)
+        for number in range(run.block_count):
+            waiting.append(read(number))
+            if sum(map(len, waiting)) >= ahead:
+                yield Piece.concat(waiting, run.schema)
+                waiting = []
+    if waiting:
+        yield Piece.concat(waiting, runs[0].schema)
+
+
+def merged_by_hash(runs: Sequence[SpilledRun], *, ahead: int) -> Iterator[Piece]:
     """The rows of all runs in order of hash, `ahead` rows of each in memory at a time."""
     schema = runs[0].schema
     cursors = [Cursor(run, ahead=ahead) for run in runs]

@@ -1,14 +1,15 @@
-"""The published joins, each a row of policies for one of two mechanisms."""
+"""The published joins: each a row of settings for a mechanism, each mechanism a row here."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.operators.algorithm import Algorithm
-from watersmeet.operators.base import Manifest
+from watersmeet.operators.base import JoinOperator, Manifest, StateArea
 from watersmeet.operators.progressive import ProgressiveJoin
 from watersmeet.operators.rectangle.algorithm import Meets, RectangleAlgorithm
 from watersmeet.operators.rectangle.join import RectangleJoin
@@ -51,19 +52,60 @@ RECTANGLE = {
     )
 }
 
-ALGORITHMS: dict[str, Algorithm | RectangleAlgorithm] = {**PROGRESSIVE, **RECTANGLE}
 
-Operator = ProgressiveJoin | RectangleJoin
+class Published(Protocol):
+    """What all algorithms say of themselves, whatever their mechanism."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def spills(self) -> bool:
+        """Whether it goes on when memory is full."""
+        ...
+
+    @property
+    def reacts(self) -> bool:
+        """Whether it makes use of stalls."""
+        ...
 
 
-def find_algorithm(name: str) -> Algorithm | RectangleAlgorithm:
-    try:
-        return ALGORITHMS[name.lower()]
-    except KeyError:
-        raise InvalidArgument(
-            f"algorithm={name!r} is not known.",
-            remedy="Use auto, or one of " + ", ".join(ALGORITHMS) + ".",
-        ) from None
+@dataclass(frozen=True)
+class Mechanism:
+    """One operator class and the algorithms that are settings of it.
+
+    `operator` is made with (schema, algorithm, memory=, spill=, clock=, tuning=), and restored
+    with (area, manifest) and the same. A new mechanism is a row in `MECHANISMS`.
+    """
+
+    name: str
+    operator: Callable[..., JoinOperator]
+    restore: Callable[..., JoinOperator]
+    algorithms: Mapping[str, Published]
+
+
+MECHANISMS = (
+    Mechanism("progressive", ProgressiveJoin, ProgressiveJoin.restore, PROGRESSIVE),
+    Mechanism("rectangle", RectangleJoin, RectangleJoin.restore, RECTANGLE),
+)
+
+ALGORITHMS: dict[str, Published] = {
+    name: algorithm for mechanism in MECHANISMS for name, algorithm in mechanism.algorithms.items()
+}
+
+
+def find_algorithm(name: str) -> Published:
+    return find_mechanism(name).algorithms[name.lower()]
+
+
+def find_mechanism(name: str) -> Mechanism:
+    """The mechanism of an algorithm."""
+    for mechanism in MECHANISMS:
+        if name.lower() in mechanism.algorithms:
+            return mechanism
+    raise InvalidArgument(
+        f"algorithm={name!r} is not known.",
+        remedy="Use auto, or one of " + ", ".join(ALGORITHMS) + ".",
+    )
 
 
 def make_operator(
@@ -74,36 +116,46 @@ def make_operator(
     spill: SpillArea,
     clock: Callable[[], float] = time.monotonic,
     tuning: Tuning | None = None,
-) -> Operator:
+) -> JoinOperator:
     """The named algorithm, ready for its first row."""
-    algorithm = find_algorithm(name)
-    if isinstance(algorithm, Algorithm):
-        return ProgressiveJoin(
-            schema, algorithm, memory=memory, spill=spill, clock=clock, tuning=tuning
-        )
-    return RectangleJoin(schema, algorithm, memory=memory, spill=spill, clock=clock, tuning=tuning)
+    return find_mechanism(name).operator(
+        schema, find_algorithm(name), memory=memory, spill=spill, clock=clock, tuning=tuning
+    )
+
+
+def restore_operator(
+    name: str,
+    schema: JoinSchema,
+    *,
+    area: StateArea,
+    manifest: Manifest,
+    memory: MemoryAccount,
+    spill: SpillArea,
+    clock: Callable[[], float] = time.monotonic,
+    tuning: Tuning | None = None,
+) -> JoinOperator:
+    """The named algorithm, going on from a state that it saved in an area."""
+    return find_mechanism(name).restore(
+        area,
+        manifest,
+        schema=schema,
+        algorithm=find_algorithm(name),
+        memory=memory,
+        spill=spill,
+        clock=clock,
+        tuning=tuning,
+    )
 
 
 def make_progressive(name: str, schema: JoinSchema, **settings: Any) -> ProgressiveJoin:
-    """The same for an algorithm of the progressive mechanism."""
+    """An algorithm of the progressive mechanism, for who looks inside it."""
     join = make_operator(name, schema, **settings)
     assert isinstance(join, ProgressiveJoin), f"{name} is a rectangle join"
     return join
 
 
 def make_rectangle(name: str, schema: JoinSchema, **settings: Any) -> RectangleJoin:
-    """The same for an algorithm of the rectangle mechanism."""
+    """An algorithm of the rectangle mechanism, for who looks inside it."""
     join = make_operator(name, schema, **settings)
     assert isinstance(join, RectangleJoin), f"{name} is a progressive join"
     return join
-
-
-def restore_operator(
-    name: str, schema: JoinSchema, *, area: SpillArea, manifest: Manifest, **settings: Any
-) -> Operator:
-    """The named algorithm, going on from a state that it saved in an area."""
-    algorithm = find_algorithm(name)
-    settings = settings | {"schema": schema, "algorithm": algorithm}
-    if isinstance(algorithm, Algorithm):
-        return ProgressiveJoin.restore(area, manifest, **settings)
-    return RectangleJoin.restore(area, manifest, **settings)

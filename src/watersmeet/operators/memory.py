@@ -9,10 +9,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from watersmeet.kernels.hashing import partition_of
 from watersmeet.model import Side
 from watersmeet.policies.flush import Victim
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.store.runs import resident_piece
+from watersmeet.store.index import Hashes
+from watersmeet.store.runs import STILL_HERE, resident_piece
 from watersmeet.store.table import Table, batch_bytes, row_bytes
 
 # An arriving batch is taken in pieces of at most this share of memory, so that one flush makes
@@ -71,6 +73,23 @@ class MemoryPart:
     def rows(self) -> NDArray[np.int64]:
         """Rows in memory by [side, partition]."""
         return np.array([table.by_partition for table in self.tables])
+
+    def partition_of(self, hashes: Hashes) -> NDArray[np.uint16]:
+        """The partition of each row with such a hash."""
+        partitions: NDArray[np.uint16] = partition_of(hashes, self._partitions)
+        return partitions
+
+    def oldest(self, *, after: Sequence[int] = (0, 0)) -> NDArray[np.int64]:
+        """By [side, partition], the stamp of the oldest row in memory; STILL_HERE for none.
+
+        The first `after` rows of each side are passed over.
+        """
+        oldest = np.full((2, self._partitions), STILL_HERE)
+        for side, table in zip(Side, self.tables, strict=True):
+            for p, index in enumerate(table.first_of_each(after=after[side])):
+                if len(index):
+                    oldest[side, p] = table.stamps[index[0]]
+        return oldest
 
     def overflow(self, rows: pa.RecordBatch) -> int:
         """How much must leave before these rows fit; 0 if they do."""

@@ -20,7 +20,6 @@ from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount, MemoryPlan
 from watersmeet.store.device import measure_costs
 from watersmeet.store.index import PairBuffer
-from watersmeet.store.runs import STILL_HERE
 from watersmeet.store.spill import SpillArea
 
 _SMALLEST_BLOCK = 4096
@@ -77,12 +76,11 @@ class Parts:
 
     def oldest(self) -> NDArray[np.int64]:
         """The stamp of the oldest row in memory by [side, partition], STILL_HERE for none."""
-        oldest = np.full(self.newest.shape, STILL_HERE)
-        for side, table in zip(Side, self.memory.tables, strict=True):
-            for p, index in enumerate(table.oldest(np.minimum(table.by_partition, 1))):
-                if len(index):
-                    oldest[side, p] = table.stamps[index[0]]
-        return oldest
+        return self.memory.oldest()
+
+    def pinned(self) -> list[int]:
+        """No row stays in memory while younger ones of its partition leave."""
+        return [0, 0]
 
     def distinct_per_partition(self) -> float:
         """s, the distinct keys of a partition (RPJ, Table 1)."""

@@ -19,12 +19,13 @@ from watersmeet.operators import state
 from watersmeet.operators.algorithm import Algorithm
 from watersmeet.operators.arrival import ArrivalStage
 from watersmeet.operators.cleanup import CleanUp
-from watersmeet.operators.compaction import compact
+from watersmeet.operators.compaction import compact, merged_by_hash
 from watersmeet.operators.debt import memory_owes, owed_rows
 from watersmeet.operators.disk import DiskPartition
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.parts import Parts
 from watersmeet.operators.reactive import ReactiveStage
+from watersmeet.operators.saved import Manifest, SavedRows, StateArea
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches
 from watersmeet.rows.batch import BatchRows
@@ -63,8 +64,14 @@ class ProgressiveJoin:
         self.metrics: Metrics = self.parts.metrics
         self.metrics.statistics = self.statistics
         self._clock = clock
+        self._saved = SavedRows(self.parts)
 
-    def push(self, side: Side, batch: pa.RecordBatch) -> Iterator[Matches]:
+    @property
+    def limit(self) -> int:
+        return self.parts.account.limit
+
+    def push(self, input: int, batch: pa.RecordBatch) -> Iterator[Matches]:
+        side = Side(input)
         encoded = self.parts.schema.encode(side, batch)
         self.metrics.rows_in[side] += len(batch)
         hashes, rows = encoded.hashes, encoded.rows
@@ -101,7 +108,7 @@ class ProgressiveJoin:
         if running is not None and _crowded(parts.disk[running.choice.partition]):
             yield from self.reactive.complete(None)
             running = None
-        compact(parts, busy=None if running is None else running.choice.partition)
+        self._merge_runs(busy=None if running is None else running.choice.partition)
         oldest = parts.oldest()
         parts.expected.forget(oldest)
         for p, disk in enumerate(parts.disk.partitions):
@@ -110,7 +117,14 @@ class ProgressiveJoin:
                 yield from self.reactive.settle_partition(p)
                 disk.prune(oldest[:, p])
 
-    def end(self, side: Side) -> Iterator[Matches]:
+    def _merge_runs(self, busy: int | None) -> None:
+        parts = self.parts
+        runs = [disk.runs for disk in parts.disk.partitions]
+        for p in compact(parts, runs, merged_by_hash, busy=busy):
+            parts.disk.changed(p)
+
+    def end(self, input: int) -> Iterator[Matches]:
+        side = Side(input)
         self.parts.rates.ended[side] = True
         return self.arrivals.let_go(side.other)
 
@@ -153,13 +167,17 @@ class ProgressiveJoin:
         memory.resize(capacity)
         parts.tell_memory()
 
-    def save(self, area: SpillArea) -> state.Manifest:
-        return state.save(self, area)
+    def save(self, area: StateArea) -> Manifest:
+        return state.save(self, self._saved, area)
 
     @classmethod
-    def restore(cls, area: SpillArea, manifest: state.Manifest, **settings: Any) -> Self:
+    def restore(cls, area: StateArea, manifest: Manifest, **settings: Any) -> Self:
         join = cls(**settings)
-        state.load(join, area, manifest)
+        try:
+            state.load(join, join._saved, area, manifest)
+        except BaseException:
+            join.close()
+            raise
         return join
 
     def close(self) -> None:

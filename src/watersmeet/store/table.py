@@ -142,6 +142,11 @@ class Table:
         matching.group_rows(self._index.nodes, len(self), places, cursor, grouped)
         return np.split(grouped, places[:-1])
 
+    def first_of_each(self, *, after: int = 0) -> list[NDArray[np.int32]]:
+        """For each partition the number of its oldest row, if it has one."""
+        assert not after, "a table in which all rows of a partition leave oldest first"
+        return self.oldest(np.minimum(self.by_partition, 1))
+
     def drop(self, keep: Mask, gone: NDArray[np.int64]) -> None:
         """Forget the rows that are not kept; `gone[p]` of them are of partition p."""
         self._mean_bytes = self.latest_mean_bytes()

@@ -18,7 +18,19 @@ from hypothesis import strategies as st
 from watersmeet.model import JoinType, Side
 from watersmeet.policies.flush import FlushPolicy, Held
 from watersmeet.policies.react import Owed, ReactPolicy, TaskKind
-from watersmeet.testing.schedule import Case, End, Maker, Push, Resize, Save, Stall, Step, play
+from watersmeet.testing.schedule import (
+    Case,
+    End,
+    Maker,
+    Push,
+    Resize,
+    Save,
+    Settle,
+    Stall,
+    Step,
+    Tidy,
+    play,
+)
 from watersmeet.testing.strategies import cases, held_rows, owed_work
 
 _SMALL = 8 * 2**10
@@ -83,6 +95,29 @@ def forced_cases(how: JoinType) -> dict[str, Case]:
         ),
         "save after every step, one key": Case(
             _ended(step for each in one_key for step in (each, Save())), how, memory=0
+        ),
+        # Each side twice in a row, so that a save begins right where the last one stopped, and
+        # memory for so many rows that some of what was saved has left and most has not.
+        "saves that add up": Case(
+            _ended(
+                step
+                for number in range(40)
+                for step in (
+                    Push(Side(number // 2 % 2), tuple((number + n) % 9 for n in range(_ROWS))),
+                    Save(restores=number % 5 == 4),
+                )
+            ),
+            how,
+            _SMALL,
+        ),
+        "settled now and then": Case(
+            _ended(
+                step
+                for number, each in enumerate(plain)
+                for step in (each, Settle(1 if number % 2 else 10_000), Tidy(), Save())
+            ),
+            how,
+            memory=0,
         ),
         "short and long stalls": Case(
             _ended(

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from watersmeet.operators.base import JoinOperator, Manifest
-from watersmeet.operators.family import (
-    Operator,
-    find_algorithm,
-    make_operator,
-    restore_operator,
-)
+from watersmeet.operators.base import JoinOperator, Manifest, StateArea
+from watersmeet.operators.family import find_algorithm, make_operator, restore_operator
+from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.tuning import Tuning
-from watersmeet.rows.address import Matches
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.store.spill import SpillArea
 from watersmeet.testing.schedule import Resources
 
 _IN_MEMORY = 64 * 2**20
@@ -62,7 +56,7 @@ class FamilyMember:
         return join
 
     def restore(
-        self, schema: JoinSchema, resources: Resources, *, area: SpillArea, manifest: Manifest
+        self, schema: JoinSchema, resources: Resources, *, area: StateArea, manifest: Manifest
     ) -> JoinOperator:
         changed = self.tuning_after_restore or self._tuning
         tuning = replace(
@@ -85,10 +79,7 @@ class FamilyMember:
         self._with_small_blocks(join)
         return join
 
-    def resize(self, operator: JoinOperator, limit: int) -> Iterator[Matches]:
-        assert isinstance(operator, Operator)
-        return operator.resize(limit)
-
-    def _with_small_blocks(self, join: Operator) -> None:
+    def _with_small_blocks(self, join: JoinOperator) -> None:
         if self.block_bytes is not None:
+            assert isinstance(join, ProgressiveJoin | RectangleJoin)
             join.parts.block_bytes = self.block_bytes

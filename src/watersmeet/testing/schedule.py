@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.model import JoinType, Side
-from watersmeet.operators.base import JoinOperator, Manifest
+from watersmeet.operators.base import JoinOperator, Manifest, StateArea
 from watersmeet.rows.address import Matches, Stage
 from watersmeet.rows.keys import Hashes, Rehash
 from watersmeet.rows.schema import JoinSchema
@@ -47,7 +48,24 @@ class Resize:
 
 @dataclass(frozen=True)
 class Save:
-    """Save, go on with a join restored from it. What the saved join does later has no effect."""
+    """Save, go on with a join restored from it. What the saved join does later has no effect.
+
+    Without `restores` the saved join goes on, and a later save adds to this one.
+    """
+
+    restores: bool = True
+
+
+@dataclass(frozen=True)
+class Settle:
+    """All that follows from the rows so far is asked for, until `pause` was asked so often."""
+
+    polls: int
+
+
+@dataclass(frozen=True)
+class Tidy:
+    """What has become many is merged, as joins without an end do."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +73,7 @@ class End:
     side: Side
 
 
-Step = Push | Stall | Resize | Save | End
+Step = Push | Stall | Settle | Tidy | Resize | Save | End
 
 
 def _hash_of(number: int) -> Rehash:
@@ -124,6 +142,35 @@ class Resources:
     clock: Callable[[], float] = field(default_factory=Clock)
 
 
+class StateFolder:
+    """A state area in a directory of its own, which is there from the first file on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.put_bytes: dict[str, int] = {}
+        """The sizes of all files that were ever put here."""
+
+    def put(self, path: Path) -> str:
+        name = f"{len(self.put_bytes)}.arrow"
+        self.path.mkdir(exist_ok=True)
+        shutil.copyfile(path, self.path / name)
+        self.put_bytes[name] = path.stat().st_size
+        return name
+
+    def get(self, name: str, path: Path) -> None:
+        assert (self.path / name).exists(), f"{name} was not among the files of the manifest"
+        shutil.copyfile(self.path / name, path)
+
+    def keep(self, names: list[str]) -> None:
+        """Remove all files but these, as who keeps one version does."""
+        for path in self.path.iterdir() if self.path.exists() else ():
+            if path.name not in names:
+                path.unlink()
+
+    def close(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
 class Maker(Protocol):
     """How to make the operator that is checked."""
 
@@ -140,10 +187,8 @@ class Maker(Protocol):
     def make(self, schema: JoinSchema, resources: Resources) -> JoinOperator: ...
 
     def restore(
-        self, schema: JoinSchema, resources: Resources, *, area: SpillArea, manifest: Manifest
+        self, schema: JoinSchema, resources: Resources, *, area: StateArea, manifest: Manifest
     ) -> JoinOperator: ...
-
-    def resize(self, operator: JoinOperator, limit: int) -> Iterator[Matches]: ...
 
 
 class Player:
@@ -158,6 +203,7 @@ class Player:
         self._output: list[pa.RecordBatch] = []
         self._stages: Counter[Stage] = Counter()
         self._ended = False
+        self._area = StateFolder(directory / "state")
         self._resources = self._new_resources(case.memory)
         self.operator = maker.make(self._schema, self._resources)
 
@@ -171,6 +217,7 @@ class Player:
         left_over = [path.name for path in self._resources.spill.path.iterdir()]
         assert not left_over, f"finished, and still on disk: {left_over}"
         self._close()
+        self._area.close()
 
     def _do(self, step: Step) -> None:
         match step:
@@ -183,26 +230,33 @@ class Player:
                 self._drain(self.operator.idle(Pause(polls)))
             case Resize(limit):
                 limit = max(limit, self._maker.least_memory)
-                self._drain(self._maker.resize(self.operator, limit))
-            case Save():
-                self._save_and_restore()
+                self._drain(self.operator.resize(limit))
+            case Save(restores):
+                manifest = self.operator.save(self._area)
+                self._area.keep(manifest["files"])
+                if restores:
+                    self._restore(manifest)
+            case Settle(polls):
+                pause = Pause(polls)
+                self._drain(self.operator.settle(pause))
+                if not pause.is_over:
+                    self._check_settled()
+            case Tidy():
+                self._drain(self.operator.tidy())
             case End(side):
                 self._ended = True
                 self._drain(self.operator.end(side))
 
-    def _save_and_restore(self) -> None:
-        area = SpillArea(self._directory)
-        manifest = self.operator.save(area)
+    def _restore(self, manifest: Manifest) -> None:
         self._lead_astray()
         self._close()
         self._resources = self._new_resources(self._resources.memory.limit)
         self.operator = self._maker.restore(
             self._schema,
             self._resources,
-            area=area,
+            area=self._area,
             manifest=json.loads(json.dumps(manifest)),
         )
-        area.close()
 
     def _lead_astray(self) -> None:
         """Go on with a join that was saved. Nobody takes its rows any more."""
@@ -235,6 +289,11 @@ class Player:
             assert account.used <= account.limit, account.by_purpose()
             assert account.peak <= max(account.limit, self._case.memory), account.by_purpose()
 
+    def _check_settled(self) -> None:
+        assert not any(self.operator.owed()), "settled, and still owed"
+        if self._case.how is JoinType.INNER:
+            self._check_result()
+
     def _check_result(self) -> None:
         left, right = (
             pa.Table.from_batches(batches, self._case.batch(side, (), 0).schema)
@@ -265,6 +324,10 @@ class Pause:
     def __call__(self) -> bool:
         assert self._left >= 0, "asked again after it said to stop"
         self._left -= 1
+        return self.is_over
+
+    @property
+    def is_over(self) -> bool:
         return self._left < 0
 
 

@@ -14,7 +14,18 @@ from watersmeet.operators.tuning import Costs, Invocation, Tuning
 from watersmeet.policies.flush import Held
 from watersmeet.policies.react import Owed
 from watersmeet.testing.family import FamilyMember
-from watersmeet.testing.schedule import REHASHES, Case, End, Push, Resize, Save, Stall, Step
+from watersmeet.testing.schedule import (
+    REHASHES,
+    Case,
+    End,
+    Push,
+    Resize,
+    Save,
+    Settle,
+    Stall,
+    Step,
+    Tidy,
+)
 
 # Enough for everything, for a few dozen rows, and for none.
 _MEMORIES = st.sampled_from([64 * 2**20, 20 * 2**10, 8 * 2**10, 5 * 2**10, 2500, 0])
@@ -28,7 +39,7 @@ _KEYS = [
 ]
 
 # Hypothesis takes a choice that is offered twice for one; numbers it leaves alone.
-_KINDS = [Push] * 8 + [Stall] * 4 + [Save, Resize]
+_KINDS = [Push] * 8 + [Stall] * 3 + [Settle, Tidy, Save, Save, Resize]
 
 
 @st.composite
@@ -47,8 +58,12 @@ def schedules(draw: st.DrawFn) -> tuple[Step, ...]:
             steps.append(Stall(draw(st.integers(0, 30))))
         elif kind is Resize:
             steps.append(Resize(draw(_MEMORIES)))
+        elif kind is Settle:
+            steps.append(Settle(draw(st.sampled_from([0, 1, 3, 10_000]))))
+        elif kind is Tidy:
+            steps.append(Tidy())
         else:
-            steps.append(Save())
+            steps.append(Save(restores=draw(st.booleans())))
     for side in draw(st.permutations(list(Side))):
         early = max(draw(st.integers(-2 * length, length)), 0)
         end = len(steps) - early

@@ -26,8 +26,6 @@ pytestmark = pytest.mark.spark
         ({"how": "anti", "ends": ("a < 0", None)}, InvalidArgument, "without end"),
         ({"ends": "a < 0"}, InvalidArgument, "pair of conditions"),
         ({"algorithm": "magic"}, InvalidArgument, "magic"),
-        ({"algorithm": "pr-join"}, InvalidArgument, "'pr-join' is a join of tables.*rpj"),
-        ({"algorithm": "GRACE"}, InvalidArgument, "'grace' is a join of tables"),
         ({"memory": "1MB"}, MemoryTooSmall, "2 instances"),
         ({"memory": "lots"}, InvalidArgument, "lots"),
         ({"wait_threshold": -1}, InvalidArgument, "wait_threshold"),

@@ -16,6 +16,7 @@ import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from watersmeet.errors import StateError
+from watersmeet.operators.family import ALGORITHMS
 from watersmeet.operators.question import Question
 from watersmeet.spark import cache
 from watersmeet.spark.streams.host import run_batch
@@ -109,7 +110,7 @@ def expected(
     return Counter(tuple(row.values()) for row in joined.to_pylist())
 
 
-@pytest.mark.parametrize("algorithm", ["rpj", "hmj", "pmj"])
+@pytest.mark.parametrize("algorithm", ["rpj", "hmj", "pmj", "pr-join", "hash-ripple"])
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_happens_to_attempts_every_row_comes_once(
     seed: int, algorithm: str, tmp_path: Path, worker: Worker, monkeypatch: pytest.MonkeyPatch
@@ -313,7 +314,7 @@ def latest(plan: StreamPlan) -> dict[str, Any]:
     return stream_metrics(plan.state.uri)[-1]
 
 
-@pytest.mark.parametrize("algorithm", ["rpj", "xjoin", "hmj", "pmj", "rpj-dd"])
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name != "shj"])
 def test_the_word_to_settle_leaves_nothing_owed(
     algorithm: str, tmp_path: Path, worker: Worker
 ) -> None:

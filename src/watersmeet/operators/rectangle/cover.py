@@ -36,6 +36,16 @@ class Cover:
         self.strips: list[Strip] = []
         self._open: list[tuple[int, int]] = [(0, 0)]
 
+    @classmethod
+    def complete(cls, numbers: tuple[int, int]) -> Cover:
+        """All of the first so many rows of each side have met, and none of them is in memory."""
+        cover = cls()
+        left, right = numbers
+        if left:
+            cover.strips = [Strip(left, 0, right)]
+        cover._open = [(left, right)]
+        return cover
+
     # ---- while arrivals meet memory -------------------------------------------------------------
 
     def left_departs(self, numbers: tuple[int, int]) -> None:

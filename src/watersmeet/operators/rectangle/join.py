@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side
-from watersmeet.operators.base import Manifest
+from watersmeet.operators.compaction import compact, end_to_end
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.outcome import Stamps, in_order
 from watersmeet.operators.rectangle import state
@@ -26,8 +26,9 @@ from watersmeet.operators.rectangle.algorithm import Meets, RectangleAlgorithm
 from watersmeet.operators.rectangle.memory import StampedRows
 from watersmeet.operators.rectangle.partition import PartitionJoin
 from watersmeet.operators.rectangle.parts import Parts
-from watersmeet.operators.rectangle.progress import Rectangles
+from watersmeet.operators.rectangle.progress import Counts, Rectangles
 from watersmeet.operators.rectangle.ripple import rescan
+from watersmeet.operators.saved import Manifest, SavedRows, StateArea
 from watersmeet.operators.tuning import Tuning
 from watersmeet.policies.invoke import Growth, even_slots, most_new
 from watersmeet.rows.address import Matches, Rows, Stage
@@ -37,6 +38,9 @@ from watersmeet.store.account import MemoryAccount, MemoryPlan
 from watersmeet.store.index import Hashes
 from watersmeet.store.spill import SpillArea
 from watersmeet.store.table import Table, batch_bytes
+
+# Strips of a cover that may gather before a join without an end completes its rectangle.
+_MOST_STRIPS = 64
 
 
 class RectangleJoin:
@@ -64,11 +68,16 @@ class RectangleJoin:
         self.metrics: Metrics = self.parts.metrics
         self.metrics.statistics = self.statistics
         self._remapped = False
+        self._saved = SavedRows(self.parts)
 
     # ---- what a runtime asks --------------------------------------------------------------------
 
-    def push(self, side: Side, batch: pa.RecordBatch) -> Iterator[Matches]:
-        parts = self.parts
+    @property
+    def limit(self) -> int:
+        return self.parts.account.limit
+
+    def push(self, input: int, batch: pa.RecordBatch) -> Iterator[Matches]:
+        side, parts = Side(input), self.parts
         encoded = parts.schema.encode(side, batch)
         first = self.metrics.rows_in[side]
         self.metrics.rows_in[side] += len(batch)
@@ -91,16 +100,36 @@ class RectangleJoin:
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
         """The stall rule (PR-Join 5.3): join what has most new rows, until `pause()`."""
-        if not self.parts.full or self.parts.algorithm.invoke is None:
-            return
-        while not pause():
-            if (p := most_new(self._growth())) is None:
-                return
-            if not (yield from PartitionJoin(self.parts, p, Stage.DD).run(pause)):
-                return
+        if self.parts.full and self.parts.algorithm.invoke is not None:
+            yield from self._join_most_new(pause)
 
-    def end(self, side: Side) -> Iterator[Matches]:
-        self.parts.ended[side] = True
+    def settle(self, pause: Callable[[], bool] = lambda: False) -> Iterator[Matches]:
+        if not any(self.owed()):
+            return
+        if self.parts.algorithm.rescans:
+            yield from self._make_room()
+        elif self.parts.covers_apart:
+            yield from self._join_most_new(pause)
+        else:
+            yield from self._join_partitions(pause)
+
+    def owed(self) -> list[int]:
+        parts, progress = self.parts, self.parts.progress
+        if not parts.full and parts.algorithm.meets is not Meets.NONE:
+            return [0, 0]
+        left, right = (progress.arrived - progress.joined).sum(axis=1).tolist()
+        return [left, right]
+
+    def tidy(self) -> Iterator[Matches]:
+        """Keep runs and strips few, however often the join has spilled."""
+        parts = self.parts
+        for p in compact(parts, parts.disk, end_to_end):
+            parts.count_spilled(p)
+        if max(len(cover.strips) for cover in parts.covers) > _MOST_STRIPS:
+            yield from self.settle()
+
+    def end(self, input: int) -> Iterator[Matches]:
+        self.parts.ended[input] = True
         yield from ()
 
     def finish(self) -> Iterator[Matches]:
@@ -135,14 +164,18 @@ class RectangleJoin:
         memory.resize(capacity)
         parts.tell_memory()
 
-    def save(self, area: SpillArea) -> Manifest:
-        return state.save(self.parts, area) | {"remapped": self._remapped}
+    def save(self, area: StateArea) -> Manifest:
+        return state.save(self.parts, self._saved, area) | {"remapped": self._remapped}
 
     @classmethod
-    def restore(cls, area: SpillArea, manifest: Manifest, **settings: Any) -> Self:
+    def restore(cls, area: StateArea, manifest: Manifest, **settings: Any) -> Self:
         join = cls(**settings)
-        state.load(join.parts, area, manifest)
-        join._remapped = manifest["remapped"]
+        try:
+            state.load(join.parts, join._saved, area, manifest)
+            join._remapped = manifest["remapped"]
+        except BaseException:
+            join.close()
+            raise
         return join
 
     def close(self) -> None:
@@ -266,6 +299,34 @@ class RectangleJoin:
             old = progress.seen.sum(axis=0) / len(rows)
         return Growth(rows, old, progress.joins, expected)
 
+    # ---- what has not met -----------------------------------------------------------------------
+
+    def _join_most_new(self, pause: Callable[[], bool]) -> Iterator[Matches]:
+        while not pause():
+            if (p := most_new(self._growth())) is None:
+                return
+            if not (yield from PartitionJoin(self.parts, p, Stage.DD).run(pause)):
+                return
+
+    def _join_partitions(self, pause: Callable[[], bool]) -> Iterator[Matches]:
+        """Complete the rectangle of all rows so far, partition by partition.
+
+        Memory leaves first: what it meets on arrival is known for all partitions together. Then
+        each partition has a cover of its own until all are complete.
+        """
+        parts, progress = self.parts, self.parts.progress
+        if not parts.full:
+            self._overflow()
+        self._flush(parts.memory.rows, "what is in memory has not met all")
+        parts.divide_covers()
+        for p in range(parts.partitions):
+            if (progress.arrived[:, p] > progress.joined[:, p]).any():
+                yield from PartitionJoin(parts, p, Stage.DD).run()
+                parts.cover(p).reach(*progress.bounds)
+                if pause():
+                    return
+        parts.unite_covers()
+
     # ---- making room ----------------------------------------------------------------------------
 
     def _make_room(self) -> Iterator[Matches]:
@@ -274,17 +335,21 @@ class RectangleJoin:
             self._overflow()
         elif algorithm.rescans:
             yield from rescan(parts)
-        taken = algorithm.spill(parts.resident())
+        reason = algorithm.spill.__name__.replace("_", " ")
+        self._flush(algorithm.spill(parts.resident()), reason)
+
+    def _flush(self, taken: Counts, reason: str) -> None:
+        """Write so many rows of each side and partition, after noting what they have met."""
+        parts = self.parts
         kept_too = parts.takes_kept(taken)
         if kept_too:
             self._close_covers()
-        if algorithm.meets is Meets.ALL:
-            bounds, cover = parts.progress.bounds, parts.cover(0)
-            if taken[Side.LEFT].any():
-                cover.left_departs(bounds)
-            if taken[Side.RIGHT].any():
-                cover.right_departs(bounds)
-        reason = algorithm.spill.__name__.replace("_", " ")
+        if parts.algorithm.meets is Meets.ALL:
+            for cover in parts.covers:
+                if taken[Side.LEFT].any():
+                    cover.left_departs(parts.progress.bounds)
+                if taken[Side.RIGHT].any():
+                    cover.right_departs(parts.progress.bounds)
         parts.flush(taken, reason, kept_too=kept_too)
 
     def _overflow(self) -> None:
@@ -300,10 +365,11 @@ class RectangleJoin:
     def _close_covers(self) -> None:
         """Rows that meet what comes while they are in memory, do so no longer."""
         parts, progress = self.parts, self.parts.progress
-        if parts.algorithm.meets is Meets.ALL:
-            parts.cover(0).left_departs(progress.bounds)
-        elif parts.kept:
-            parts.cover(0).reach(progress.numbers[Side.LEFT], int(progress.seen[Side.RIGHT, 0]))
+        for cover in parts.covers:
+            if parts.algorithm.meets is Meets.ALL:
+                cover.left_departs(progress.bounds)
+            elif parts.kept:
+                cover.reach(progress.numbers[Side.LEFT], int(progress.seen[Side.RIGHT, 0]))
 
     def _report_unmatched(self) -> Iterator[Matches]:
         for side, table in zip(Side, self.parts.memory.tables, strict=True):

@@ -14,19 +14,18 @@ from watersmeet.operators.rectangle.algorithm import Meets, RectangleAlgorithm
 from watersmeet.operators.rectangle.cover import Cover
 from watersmeet.operators.rectangle.memory import RectangleMemory, SlottedTable
 from watersmeet.operators.rectangle.progress import Counts, Progress
+from watersmeet.operators.saved import Runs
 from watersmeet.operators.tuning import Tuning
 from watersmeet.policies.invoke import Resident
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount, MemoryPlan
 from watersmeet.store.index import PairBuffer
-from watersmeet.store.runs import Piece, RunWriter, SpilledRun, resident_piece
+from watersmeet.store.runs import Piece, RunWriter, resident_piece
 from watersmeet.store.spill import IoKind, SpillArea
 
 _SMALLEST_BLOCK = 4096
 # Blocks that are copied or joined at a time: a small one costs nearly as much as a large one.
 _TOGETHER = 4
-
-Runs = tuple[list[SpilledRun], list[SpilledRun]]
 
 
 class Parts:
@@ -80,6 +79,16 @@ class Parts:
 
     def cover(self, p: int) -> Cover:
         return self.covers[p % len(self.covers)]
+
+    def divide_covers(self) -> None:
+        """Have a cover for each partition, so that partitions can be completed one by one."""
+        if len(self.covers) < self.partitions:
+            self.covers = [Cover.load(self.covers[0].save()) for _ in range(self.partitions)]
+
+    def unite_covers(self) -> None:
+        """All rows so far have met. Covers that partitions shared are one again."""
+        count = self.partitions if self.covers_apart else 1
+        self.covers = [Cover.complete(self.progress.bounds) for _ in range(count)]
 
     @property
     def meeting(self) -> bool:
@@ -226,13 +235,29 @@ class Parts:
             runs.clear()
         self.spilled[:, :, p] = 0
 
+    def oldest(self) -> Counts:
+        """The stamp of the oldest row in memory that is not kept, by [side, partition]."""
+        return self.memory.oldest(after=(0, self.kept))
+
+    def pinned(self) -> list[int]:
+        """Rows that are kept are older than all others of their side in memory."""
+        right = self.memory.tables[Side.RIGHT]
+        return [0, int(right.stamps[self.kept - 1]) + 1 if self.kept else 0]
+
     def take_over(self, disk: list[Runs]) -> None:
         """Go on with runs that a saved join had."""
         self.disk = disk
-        for p, both in enumerate(disk):
-            for side in Side:
-                for run in both[side]:
-                    self.spilled[:, side, p] += run.rows, run.nbytes
+        for p in range(self.partitions):
+            self.count_spilled(p)
+
+    def count_spilled(self, p: int) -> None:
+        """Add up a partition's rows and bytes on disk again."""
+        for side in Side:
+            runs = self.disk[p][side]
+            self.spilled[:, side, p] = (
+                sum(run.rows for run in runs),
+                sum(run.nbytes for run in runs),
+            )
 
     # ---- memory ---------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from watersmeet.errors import StateError
 from watersmeet.model import Side
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.base import JoinOperator
 from watersmeet.rows.address import Matches
 from watersmeet.spark.streams.contents import Contents
 from watersmeet.spark.streams.plan import StreamPlan, Task
@@ -41,10 +41,8 @@ class Arrivals:
     def finished(self) -> bool:
         return None not in self.ended
 
-    def feed(
-        self, operator: ProgressiveJoin, batches: Iterator[pa.RecordBatch]
-    ) -> Iterator[Matches]:
-        if operator.parts.account.limit != self._plan.memory:
+    def feed(self, operator: JoinOperator, batches: Iterator[pa.RecordBatch]) -> Iterator[Matches]:
+        if operator.limit != self._plan.memory:
             yield from operator.resize(self._plan.memory)
         was_finished = self.finished
         for batch in batches:
@@ -67,7 +65,7 @@ class Arrivals:
         """Whether both sides will have ended with this batch: then all comes out anyway."""
         return all(self.ended[side] is not None or side in self._ending for side in Side)
 
-    def _use_time(self, operator: ProgressiveJoin) -> Iterator[Matches]:
+    def _use_time(self, operator: JoinOperator) -> Iterator[Matches]:
         patience = self._plan.wait_threshold
         if self.settled:
             yield from operator.settle()
@@ -77,7 +75,7 @@ class Arrivals:
             # What the policy does not care for is owed all the same.
             yield from operator.settle(lambda: time.monotonic() >= deadline)
 
-    def _push(self, operator: ProgressiveJoin, batch: pa.RecordBatch) -> Iterator[Matches]:
+    def _push(self, operator: JoinOperator, batch: pa.RecordBatch) -> Iterator[Matches]:
         kinds = check_instance(batch, self._task)
         self.contents.add(batch, kinds)
         self.settled = self.settled or bool((kinds == SETTLE).any())
@@ -87,7 +85,7 @@ class Arrivals:
                 self._ending.add(side)
 
     def _push_side(
-        self, operator: ProgressiveJoin, side: Side, batch: pa.RecordBatch, mine: NDArray[np.bool_]
+        self, operator: JoinOperator, side: Side, batch: pa.RecordBatch, mine: NDArray[np.bool_]
     ) -> Iterator[Matches]:
         count = int(np.count_nonzero(mine))
         if not count:

@@ -12,12 +12,12 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.operators.family import find_algorithm, make_progressive
-from watersmeet.operators.increments import Increments
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.base import JoinOperator
+from watersmeet.operators.family import make_operator, restore_operator
 from watersmeet.operators.tuning import Tuning
 from watersmeet.spark import cache
 from watersmeet.spark.streams.arrivals import Arrivals, check_instance
@@ -40,14 +40,10 @@ from watersmeet.store.spill import SpillArea
 class Live:
     """An operator with what it lives on, and the committed version that it stands for."""
 
-    increments: Increments
+    operator: JoinOperator
     claim: SpillClaim
     version: str | None
     restored: bool
-
-    @property
-    def operator(self) -> ProgressiveJoin:
-        return self.increments.join
 
     def close(self) -> None:
         self.operator.close()
@@ -195,40 +191,39 @@ class BatchRun:
         claim = SpillClaim(self._plan.spill_dir)
         try:
             saved = None if before is None else before["operator"]
-            increments = self._new(claim) if saved is None else self._restored(saved, claim)
+            operator = self._new(claim) if saved is None else self._restored(saved, claim)
         except BaseException:
             claim.close()
             raise
-        return Live(increments, claim, None, restored=saved is not None)
+        return Live(operator, claim, None, restored=saved is not None)
 
-    def _new(self, claim: SpillClaim) -> Increments:
-        plan = self._plan
-        memory = MemoryAccount(plan.memory)
-        name = plan.question.algorithm
-        return Increments(
-            make_progressive(
-                name, plan.join, memory=memory, spill=claim.area, tuning=self._tuning(claim.area)
-            )
+    def _new(self, claim: SpillClaim) -> JoinOperator:
+        return make_operator(
+            self._plan.question.algorithm, self._plan.join, **self._resources(claim)
         )
 
-    def _restored(self, saved: Manifest, claim: SpillClaim) -> Increments:
-        return Increments.restore(
-            self._state,
-            saved,
-            schema=self._plan.join,
-            algorithm=find_algorithm(self._plan.question.algorithm),
-            memory=MemoryAccount(self._plan.memory),
-            spill=claim.area,
-            clock=time.monotonic,
-            tuning=self._tuning(claim.area),
+    def _restored(self, saved: Manifest, claim: SpillClaim) -> JoinOperator:
+        return restore_operator(
+            self._plan.question.algorithm,
+            self._plan.join,
+            area=self._state,
+            manifest=saved,
+            **self._resources(claim),
         )
+
+    def _resources(self, claim: SpillClaim) -> dict[str, Any]:
+        return {
+            "memory": MemoryAccount(self._plan.memory),
+            "spill": claim.area,
+            "tuning": self._tuning(claim.area),
+        }
 
     def _tuning(self, area: SpillArea) -> Tuning:
         return Tuning(costs=_costs(area, MemoryPlan.split(self._plan.memory).work // 48))
 
     def _describe(self, live: Live, arrivals: Arrivals, output: Output) -> Manifest:
         """The new version, whose files are all in place."""
-        operator = None if arrivals.finished else live.increments.save(self._state)
+        operator = None if arrivals.finished else live.operator.save(self._state)
         described = output.finish(self._state)
         names = [] if operator is None else list(operator["files"])
         if described is not None:

@@ -17,7 +17,6 @@ from pyspark.sql.types import StructType
 
 from watersmeet.errors import InvalidArgument, MemoryTooSmall, SchemaError
 from watersmeet.model import Side
-from watersmeet.operators.family import PROGRESSIVE
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.schema import On
@@ -83,7 +82,7 @@ def join_streams(
     how
         inner; with `ends` also left, right, full, semi or anti.
     algorithm
-        shj, xjoin, hmj, pmj, rpj, rpj-md, rpj-dd, ...; auto is rpj.
+        rpj, xjoin, hmj, pmj, shj, pr-join, ...; auto is rpj.
     memory
         The most that the operators may hold on one machine, over all instances.
     wait_threshold
@@ -109,7 +108,6 @@ def join_streams(
     for side in Side:
         _check_stream(streams[side], side)
     question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
-    _check_algorithm(question.algorithm)
     marks = check_ends(ends, question.how, streams)
     interval = parse_interval(ticks)
     asked = None if instances is None else parse_instances(instances)
@@ -180,15 +178,6 @@ def _tags(side: Side, instance: Column, marks: Ends, plan: StreamPlan) -> Column
 
 
 # ---- what can be wrong ------------------------------------------------------------------------
-
-
-def _check_algorithm(name: str) -> None:
-    if name not in PROGRESSIVE:
-        raise InvalidArgument(
-            f"algorithm={name!r} is a join of tables: its state is not saved by increments, so "
-            "every micro-batch would write all of it.",
-            remedy="Use auto, or one of " + ", ".join(PROGRESSIVE) + ".",
-        )
 
 
 def _check_stream(stream: Any, side: Side) -> None:

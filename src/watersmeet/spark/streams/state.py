@@ -24,7 +24,7 @@ import xxhash
 
 from watersmeet.errors import InvalidArgument, StateError
 
-FORMAT = 2
+FORMAT = 3
 Manifest = dict[str, Any]
 
 _MANIFEST = re.compile(r"(\d{8,})\.json")

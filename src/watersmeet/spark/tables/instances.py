@@ -15,7 +15,8 @@ from typing import Any
 
 from watersmeet.errors import StateError
 from watersmeet.model import Side
-from watersmeet.operators.family import Operator, make_operator
+from watersmeet.operators.base import JoinOperator
+from watersmeet.operators.family import make_operator
 from watersmeet.rows.address import Matches
 from watersmeet.spark import cache
 from watersmeet.spark.tables.blocks import in_blocks
@@ -58,7 +59,7 @@ class Instance:
         self._claim = SpillClaim(plan.spill_dir)
         self.memory = MemoryAccount(plan.operator_memory)
         self.schema = plan.join
-        self.operator: Operator = make_operator(
+        self.operator: JoinOperator = make_operator(
             plan.question.algorithm,
             plan.join,
             memory=self.memory,
@@ -154,7 +155,7 @@ def _replayed(task: JoinTask, plan: Plan) -> Instance:
     return instance
 
 
-def _feed(operator: Operator, wave: Arrivals, plan: Plan) -> Iterator[Matches]:
+def _feed(operator: JoinOperator, wave: Arrivals, plan: Plan) -> Iterator[Matches]:
     """Push a wave's blocks, the sides in turn."""
     sides = [
         in_blocks(
@@ -168,7 +169,7 @@ def _feed(operator: Operator, wave: Arrivals, plan: Plan) -> Iterator[Matches]:
                 yield from operator.push(side, block)
 
 
-def _finish(operator: Operator) -> Iterator[Matches]:
+def _finish(operator: JoinOperator) -> Iterator[Matches]:
     for side in Side:
         yield from operator.end(side)
     yield from operator.finish()

@@ -1,0 +1,332 @@
+"""What a state area has of a join's rows, so that a save writes only what is new.
+
+A join that goes on for ever is saved after every batch. Rows in memory are saved in segments, each
+written once: a save adds one with the rows that came since the last. Spilled files never change, so
+each is handed over once. What a manifest has to say besides is which rows of the segments are in
+memory still.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Sequence
+from copy import copy
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+from numpy.typing import NDArray
+
+from watersmeet.errors import StateError
+from watersmeet.model import Side
+from watersmeet.operators.memory import MemoryPart
+from watersmeet.operators.metrics import Metrics
+from watersmeet.operators.outcome import Outcome
+from watersmeet.rows.address import Stage
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.runs import STILL_HERE, RunWriter, SpilledRun, write_run
+from watersmeet.store.spill import Block, IoKind, SpillArea, corrupted, unusable
+
+Manifest = dict[str, Any]
+"""A saved operator as plain JSON values: format, parameters, counters, files."""
+
+Runs = tuple[list[SpilledRun], list[SpilledRun]]
+
+FORMAT = 3
+# Each segment is a file to open when the state is read. All of memory is written again when
+# there are so many, which adds this fraction of it to an average save.
+_MOST_SEGMENTS = 64
+# Checksum and length of the index at the end of a file.
+_END = struct.Struct("<QQ")
+_BITS = pa.schema([("bits", pa.uint8())])
+_COUNTERS = (
+    "rows_in", "null_keys", "candidates", "flush_count", "rows_spilled", "bytes_spilled",
+    "md_tasks", "dd_tasks",
+)  # fmt: skip
+
+
+class StateArea(Protocol):
+    """Where saved files go: never changed, each under a name of its own."""
+
+    def put(self, path: Path) -> str:
+        """Take over a file that is complete; its name there."""
+        ...
+
+    def get(self, name: str, path: Path) -> None:
+        """Make a file available at this new path, after checking that it is what was put."""
+        ...
+
+
+class RowKeeper(Protocol):
+    """What every join has that keeps rows in tables and runs."""
+
+    @property
+    def schema(self) -> JoinSchema: ...
+    @property
+    def spill(self) -> SpillArea: ...
+    @property
+    def memory(self) -> MemoryPart: ...
+    @property
+    def outcome(self) -> Outcome: ...
+    @property
+    def block_bytes(self) -> int: ...
+
+    def oldest(self) -> NDArray[np.int64]:
+        """By [side, partition] the stamp from which on rows are in memory."""
+        ...
+
+    def pinned(self) -> list[int]:
+        """For each side the stamp below which rows are in memory too, wherever the others are."""
+        ...
+
+
+class SavedRows:
+    """A join's rows together with what has been saved of them.
+
+    Rows get rising stamps as they come and leave memory oldest first in each partition, but for
+    those that are pinned. So a row that was written to a segment is in memory still exactly if its
+    stamp is not below that of its partition's oldest row, or is below that of the pinned ones.
+    """
+
+    def __init__(self, keeper: RowKeeper) -> None:
+        self._keeper = keeper
+        self._segments: tuple[list[Manifest], list[Manifest]] = ([], [])
+        self._saved_until = [0, 0]
+        """The stamp up to which each side's rows have been written to a segment."""
+        self._names: dict[str, str] = {}
+        """The names in the area of the spilled files that were handed over."""
+
+    def save(self, area: StateArea, runs: Sequence[Runs]) -> Manifest:
+        """Have all rows in the area: those in memory and, by partition, these runs.
+
+        `files` in the manifest are all that it refers to.
+        """
+        marks = self._save_marks(area)
+        for side in Side:
+            self._save_segment(side, area)
+        self._hand_over(area, runs)
+        numbers = {local: number for number, local in enumerate(self._names)}
+        names = {segment["name"] for side in self._segments for segment in side}
+        names |= set(self._names.values()) | ({marks["name"]} if marks else set())
+        return {
+            "spilled": list(self._names.values()),
+            "runs": [
+                [[[numbers[run.name], run.place] for run in both[side]] for side in Side]
+                for both in runs
+            ],
+            "segments": [list(side) for side in self._segments],
+            "resident": [len(table) for table in self._keeper.memory.tables],
+            "oldest": self._keeper.oldest().tolist(),
+            "pinned": self._keeper.pinned(),
+            "marks": marks,
+            "files": sorted(names),
+        }
+
+    def load(self, area: StateArea, manifest: Manifest) -> list[Runs]:
+        """Fill the tables and the marks of a new join; its runs by partition."""
+        runs = self._load_runs(area, manifest)
+        memory = self._keeper.memory
+        memory.hold_at_least(manifest["resident"])
+        for side in Side:
+            oldest = np.array(manifest["oldest"][side], np.int64)
+            for segment in manifest["segments"][side]:
+                self._load_segment(side, segment, oldest, manifest["pinned"][side], area)
+            self._segments[side].extend(manifest["segments"][side])
+            stamps = memory.tables[side].stamps
+            self._saved_until[side] = int(stamps[-1]) + 1 if len(stamps) else 0
+        if manifest["marks"] is not None:
+            self._load_marks(manifest["marks"], area)
+        return runs
+
+    # ---- rows in memory -------------------------------------------------------------------------
+
+    def _save_segment(self, side: Side, area: StateArea) -> None:
+        keeper, segments = self._keeper, self._segments[side]
+        table = keeper.memory.tables[side]
+        first = int(np.searchsorted(table.stamps, self._saved_until[side]))
+        written = sum(segment["rows"] for segment in segments) + len(table) - first
+        if written > 2 * len(table) or len(segments) >= _MOST_SEGMENTS:
+            segments.clear()
+            first = 0
+        if first == len(table):
+            return
+        rows = keeper.memory.block_rows(side, keeper.block_bytes)
+        writer = RunWriter(keeper.spill, table.schema, IoKind.FLUSH, block_rows=rows)
+        run = write_run(writer, table, np.arange(first, len(table)), departed=STILL_HERE)
+        writer.close()
+        write_index(keeper.spill.path / run.name, [run])
+        name = area.put(keeper.spill.path / run.name)
+        segments.append({"name": name, "rows": run.rows})
+        self._saved_until[side] = int(table.stamps[-1]) + 1
+        run.remove()
+
+    def _load_segment(
+        self,
+        side: Side,
+        segment: Manifest,
+        oldest: NDArray[np.int64],
+        pinned: int,
+        area: StateArea,
+    ) -> None:
+        keeper = self._keeper
+        local = self._fetch(segment["name"], area)
+        described = read_index(local)[0] | {"name": local.name}
+        run = SpilledRun.from_description(described, keeper.schema.stored(side), keeper.spill)
+        read = run.open(IoKind.SCAN)
+        for number in range(run.block_count):
+            piece = read(number)
+            here = piece.ats >= oldest[keeper.memory.partition_of(piece.hashes)]
+            here |= piece.ats < pinned
+            if not here.all():
+                piece = piece.take(np.flatnonzero(here))
+            if len(piece):
+                keeper.memory.tables[side].add(piece.hashes, piece.ats, piece.rows)
+        local.unlink()
+
+    # ---- rows on disk ---------------------------------------------------------------------------
+
+    def _hand_over(self, area: StateArea, runs: Sequence[Runs]) -> None:
+        """Have every spilled file in the area. What its runs consist of is in the file itself: a
+        manifest that listed all blocks would grow with the state, and is written at every save."""
+        runs_in: dict[str, list[SpilledRun]] = {}
+        for both in runs:
+            for run in (*both[Side.LEFT], *both[Side.RIGHT]):
+                runs_in.setdefault(run.name, []).append(run)
+        for local in runs_in.keys() - self._names.keys():
+            path = self._keeper.spill.path / local
+            write_index(path, runs_in[local])
+            self._names[local] = area.put(path)
+        self._names = {local: self._names[local] for local in runs_in}
+
+    def _load_runs(self, area: StateArea, manifest: Manifest) -> list[Runs]:
+        spill, schema = self._keeper.spill, self._keeper.schema
+        files = []
+        for name in manifest["spilled"]:
+            path = self._fetch(name, area)
+            self._names[path.name] = name
+            files.append((path.name, read_index(path)))
+        loaded: list[Runs] = []
+        for sides in manifest["runs"]:
+            both: Runs = ([], [])
+            for side in Side:
+                for number, place in sides[side]:
+                    local, index = files[number]
+                    described = index[place] | {"name": local}
+                    run = SpilledRun.from_description(described, schema.stored(side), spill)
+                    run.place = place
+                    spill.retain(local)
+                    both[side].append(run)
+            loaded.append(both)
+        return loaded
+
+    # ---- marks ----------------------------------------------------------------------------------
+
+    def _save_marks(self, area: StateArea) -> Manifest | None:
+        outcome, spill = self._keeper.outcome, self._keeper.spill
+        if not any(outcome.marked):
+            return None
+        writer = spill.create(_BITS, IoKind.FLUSH)
+        batch = pa.RecordBatch.from_arrays([pa.array(outcome.marks.bits)], schema=_BITS)
+        block = writer.append(batch, (0, 0), first=True)
+        path = spill.path / writer.finish()
+        name = area.put(path)
+        path.unlink()
+        return {"name": name, "block": [block.offset, block.length, block.checksum]}
+
+    def _load_marks(self, saved: Manifest, area: StateArea) -> None:
+        outcome, spill = self._keeper.outcome, self._keeper.spill
+        local = self._fetch(saved["name"], area)
+        reader = spill.open(local.name, _BITS, IoKind.SCAN)
+        offset, length, checksum = saved["block"]
+        batch = reader.read(Block(offset, length, checksum, rows=0, first_hash=0, last_hash=0))
+        reader.close()
+        outcome.marks.bits = batch.column(0).to_numpy().copy()
+        self._keeper.memory.reserved = outcome.marks.nbytes
+        local.unlink()
+
+    def _fetch(self, name: str, area: StateArea) -> Path:
+        path = self._keeper.spill.path / f"state-{name}"
+        area.get(name, path)
+        return path
+
+
+# ---- whose state it is --------------------------------------------------------------------------
+
+
+def parameters(algorithm: str, schema: JoinSchema, partitions: int) -> dict[str, Any]:
+    """What may not change between saving and restoring. Memory and policies' tuning may."""
+    return {
+        "algorithm": algorithm,
+        "how": str(schema.how),
+        "keys": [[key.left, key.right] for key in schema.keys],
+        "left": [f"{field.name}: {field.type}" for field in schema.left],
+        "right": [f"{field.name}: {field.type}" for field in schema.right],
+        "partitions": partitions,
+    }
+
+
+def check(manifest: Manifest, parameters: dict[str, Any]) -> None:
+    """Refuse a state that another version or another join has saved."""
+    if manifest.get("format") != FORMAT:
+        raise StateError(
+            f"The saved state has format {manifest.get('format')!r}, this version reads {FORMAT}.",
+            remedy="Restore it with the version that wrote it, or start anew.",
+        )
+    for name, value in parameters.items():
+        if manifest["parameters"].get(name) != value:
+            raise StateError(
+                f"The saved state was made with {name}={manifest['parameters'].get(name)!r}, "
+                f"not {value!r}.",
+                remedy="Restore it with the same parameters, or start anew.",
+            )
+
+
+def save_counters(metrics: Metrics) -> Manifest:
+    return {
+        "counters": {name: copy(getattr(metrics, name)) for name in _COUNTERS},
+        "results": {str(stage): count for stage, count in metrics.results.items()},
+    }
+
+
+def load_counters(metrics: Metrics, manifest: Manifest) -> None:
+    for name in _COUNTERS:
+        setattr(metrics, name, copy(manifest["counters"][name]))
+    for stage in Stage:
+        metrics.results[stage] = manifest["results"].get(str(stage), 0)
+
+
+# ---- what a file holds, at its end --------------------------------------------------------------
+
+
+def write_index(path: Path, runs: list[SpilledRun]) -> None:
+    """Append a description of its runs to a file that is complete."""
+    described = []
+    for place, run in enumerate(runs):
+        run.place = place
+        described.append({k: v for k, v in run.describe().items() if k != "name"})
+    content = json.dumps(described).encode()
+    try:
+        with path.open("ab") as file:
+            file.write(content + _END.pack(xxhash.xxh3_64_intdigest(content), len(content)))
+    except OSError as error:
+        raise unusable(path.parent, error) from error
+
+
+def read_index(path: Path) -> list[Manifest]:
+    """The descriptions that `write_index` appended."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(-_END.size, os.SEEK_END)
+            checksum, length = _END.unpack(file.read(_END.size))
+            file.seek(end - length)
+            content = file.read(length)
+    except (OSError, ValueError) as error:
+        raise corrupted(path, "is shorter than what was written") from error
+    if xxhash.xxh3_64_intdigest(content) != checksum:
+        raise corrupted(path, "has been altered")
+    described: list[Manifest] = json.loads(content)
+    return described
