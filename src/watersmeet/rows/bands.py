@@ -1,0 +1,351 @@
+"""Bands: `low <= left - right <= high`, found by codes and decided on values.
+
+A row's code is an unsigned number that never falls when the value rises. Around each value of one
+side lies a range of the other side's codes in which all its partners are: an index gives what is
+there, and `holds` decides which pairs really are in the band.
+
+Whole numbers, dates, times and decimals are counted in steps of their type, and their difference
+is the true one, also where it leaves 64 bits (Spark raises an error there in ANSI mode).
+Floating-point numbers are subtracted as Spark subtracts them: in 32 bits if both have 32, else in
+64. Spark takes NaN for larger than everything, so a difference that is NaN is inside every band
+that has no upper end, and in no other.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from numpy.typing import NDArray
+
+from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.model import Side
+from watersmeet.rows.buffers import fixed_bytes
+from watersmeet.rows.leaves import Mask
+from watersmeet.rows.types import Incomparable, common_type, converted
+
+Codes = NDArray[np.uint64]
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Width = int | float | Decimal | timedelta
+"""How far apart two values may be: a number, in days for dates, or a span of time."""
+
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_LAST_CODE = 2**64 - 1
+_SIGN = np.uint64(2**63)
+_LONG_DIGITS = 18
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_DAY_S = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedValues:
+    """`valid` is None if no value is null; the code of a null means nothing."""
+
+    codes: Codes
+    valid: Mask | None
+
+
+class BandCodec(Protocol):
+    """How a band is found and decided for two columns of certain types."""
+
+    def encode(self, side: Side, values: pa.Array) -> EncodedValues: ...
+
+    def reach(self, side: Side, values: pa.Array) -> tuple[Codes, Codes]:
+        """For each value of a side, the first and the last code at which the other side can have
+        partners; none if the first is above the last."""
+        ...
+
+    def holds(self, left: pa.Array, right: pa.Array) -> Mask:
+        """Which pairs are in the band. None of the values is null."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """What is asked: `low <= left - right <= high`, or `<` at an end that is open.
+
+    An end that is None is no end; at least one must be there.
+
+    >>> ages = Band("born", "died", low=timedelta(days=-40_000), high=timedelta(0))
+    >>> codec = ages.resolve(pa.field("born", pa.date32()), pa.field("died", pa.date32()))
+    >>> codec.holds(pa.array([0, 9], pa.date32()), pa.array([5, 5], pa.date32())).tolist()
+    [True, False]
+    """
+
+    left: str
+    right: str
+    low: Width | None = None
+    high: Width | None = None
+    low_open: bool = False
+    high_open: bool = False
+
+    def __post_init__(self) -> None:
+        if self.low is None and self.high is None:
+            raise InvalidArgument(
+                f"A band of {self.left!r} and {self.right!r} has neither a lower nor an upper end.",
+                remedy="Give one of them, or both.",
+            )
+        for end in (self.low, self.high):
+            if end is not None and not isinstance(end, timedelta) and not math.isfinite(end):
+                raise InvalidArgument(
+                    f"A band ends at {end}.", remedy="Give a number, or None for no end."
+                )
+
+    def resolve(self, left: pa.Field, right: pa.Field) -> BandCodec:
+        """The codec for columns of these types, or why there is none."""
+        try:
+            kind = common_type(left.type, right.type)
+            if pt.is_floating(kind):
+                low, high = (
+                    None if end is None else float(_number(end)) for end in (self.low, self.high)
+                )
+                narrow = kind == pa.float32()
+                return FloatBand(narrow, low, high, self.low_open, self.high_open)
+            return IntegerBand(kind, *self._in_steps(kind))
+        except Incomparable as reason:
+            raise SchemaError(
+                f"There is no band of {left.name!r} ({left.type}) and {right.name!r} "
+                f"({right.type}): {reason}.",
+                remedy=reason.remedy,
+            ) from None
+
+    def _in_steps(self, kind: pa.DataType) -> tuple[int | None, int | None]:
+        """Both ends, closed, in steps of a type."""
+        low = high = None
+        if self.low is not None:
+            exact = _steps(self.low, kind)
+            low = math.ceil(exact) + (1 if self.low_open and exact.denominator == 1 else 0)
+        if self.high is not None:
+            exact = _steps(self.high, kind)
+            high = math.floor(exact) - (1 if self.high_open and exact.denominator == 1 else 0)
+        return low, high
+
+
+def _steps(width: Width, kind: pa.DataType) -> Fraction:
+    """How many steps of a type a width is."""
+    if pt.is_integer(kind) and kind != pa.uint64():
+        return _number(width)
+    if pt.is_decimal(kind) and kind.precision <= _LONG_DIGITS:
+        return _number(width) * Fraction(10**kind.scale)
+    if pt.is_decimal(kind) or kind == pa.uint64():
+        raise Incomparable(
+            f"a difference of {kind} may have more digits than are exact here",
+            f"Cast both to decimals of at most {_LONG_DIGITS} digits, to bigint or to double.",
+        )
+    if pt.is_date(kind):
+        days = _seconds(width) / _DAY_S if isinstance(width, timedelta) else _number(width)
+        return days if pt.is_date32(kind) else days * _DAY_S * 1000
+    if pt.is_timestamp(kind) or pt.is_duration(kind) or pt.is_time(kind):
+        return _seconds(width) * _PER_SECOND[kind.unit]
+    raise Incomparable(f"{kind} has no differences", "Use numbers, dates or times.")
+
+
+def _number(width: Width) -> Fraction:
+    if isinstance(width, timedelta):
+        raise Incomparable(f"{width} is a span of time", "Give a number.")
+    return Fraction(width)
+
+
+def _seconds(width: Width) -> Fraction:
+    if not isinstance(width, timedelta):
+        raise Incomparable(
+            f"{width} says nothing about its unit", "Give a span of time (a timedelta)."
+        )
+    return Fraction(width // timedelta(microseconds=1), 10**6)
+
+
+# ---- values that are counted --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerBand:
+    """Values as whole numbers of steps of their common type."""
+
+    kind: pa.DataType
+    low: int | None
+    high: int | None
+
+    def encode(self, side: Side, values: pa.Array) -> EncodedValues:
+        steps, valid = self._steps(values)
+        return EncodedValues(_code(steps), valid)
+
+    def reach(self, side: Side, values: pa.Array) -> tuple[Codes, Codes]:
+        steps, _ = self._steps(values)
+        low, high = (self.low, self.high) if side is Side.RIGHT else _negated(self.high, self.low)
+        first = _code(_plus(steps, low)) if low is not None else np.zeros(len(steps), np.uint64)
+        if high is None:
+            return first, np.full(len(steps), _LAST_CODE, np.uint64)
+        return first, _code(_plus(steps, high))
+
+    def holds(self, left: pa.Array, right: pa.Array) -> Mask:
+        (x, _), (y, _) = self._steps(left), self._steps(right)
+        inside = np.ones(len(x), np.bool_)
+        if self.low is not None:
+            inside &= _at_least(x, y, self.low)
+        if self.high is not None:
+            inside &= _at_least(y, x, -self.high)
+        return inside
+
+    def _steps(self, values: pa.Array) -> tuple[Integers, Mask | None]:
+        values, valid = _filled(values)
+        if pt.is_decimal(self.kind):
+            # Two's complement, low word first: a short decimal is its low word.
+            words = fixed_bytes(values.cast(pa.decimal128(38, self.kind.scale)), 16).view("<i8")
+            return np.ascontiguousarray(words[::2]), valid
+        try:
+            values = values.cast(self.kind)
+        except pa.ArrowInvalid as error:
+            raise SchemaError(
+                f"A value of type {values.type} cannot be expressed as {self.kind}: {error}.",
+                remedy="Cast both columns of the band to the same unit first.",
+            ) from error
+        if not pt.is_integer(self.kind):
+            values = values.view(pa.int32() if self.kind.bit_width == 32 else pa.int64())
+        return values.to_numpy().astype(np.int64, copy=False), valid
+
+
+def _negated(low: int | None, high: int | None) -> tuple[int | None, int | None]:
+    return (None if low is None else -low), (None if high is None else -high)
+
+
+def _code(steps: Integers) -> Codes:
+    codes: Codes = steps.view(np.uint64) ^ _SIGN
+    return codes
+
+
+def _plus(steps: Integers, width: int) -> Integers:
+    """Each number and so much more, or the outermost number where that would lie beyond it."""
+    moved = (steps.view(np.uint64) + np.uint64(width % 2**64)).view(np.int64)
+    if width >= 0:
+        limit = max(_MOST - width, _LEAST - 1)
+        beyond = steps > limit if limit >= _LEAST else np.ones(len(steps), np.bool_)
+        return np.where(beyond, np.int64(_MOST), moved)
+    limit = min(_LEAST - width, _MOST + 1)
+    beyond = steps < limit if limit <= _MOST else np.ones(len(steps), np.bool_)
+    return np.where(beyond, np.int64(_LEAST), moved)
+
+
+def _at_least(x: Integers, y: Integers, least: int) -> Mask:
+    """Whether x - y >= least, whatever the difference."""
+    rises = x >= y
+    apart = np.where(rises, x, y).view(np.uint64) - np.where(rises, y, x).view(np.uint64)
+    if least > 0:
+        return rises & (apart >= least) if least <= _LAST_CODE else np.zeros(len(x), np.bool_)
+    return rises | (apart <= -least) if -least <= _LAST_CODE else np.ones(len(x), np.bool_)
+
+
+# ---- floating-point numbers ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FloatBand:
+    """Values as Spark subtracts them, in 32 bits if they are `narrow`.
+
+    NaN has the last code on the left and the first on the right: beyond the end at which a band
+    that has no upper end is open, seen from either side.
+    """
+
+    narrow: bool
+    low: float | None
+    high: float | None
+    low_open: bool
+    high_open: bool
+
+    def encode(self, side: Side, values: pa.Array) -> EncodedValues:
+        floats, valid = self._floats(values)
+        codes = _float_code(floats)
+        codes[np.isnan(floats)] = _LAST_CODE if side is Side.LEFT else 0
+        return EncodedValues(codes, valid)
+
+    def reach(self, side: Side, values: pa.Array) -> tuple[Codes, Codes]:
+        floats, _ = self._floats(values)
+        first = np.zeros(len(floats), np.uint64)
+        last = np.full(len(floats), _LAST_CODE, np.uint64)
+        # A rounded difference reaches an end only if the true one is past the number before it.
+        with np.errstate(invalid="ignore", over="ignore"):
+            if self.low is not None:
+                before = self._next(self.low, -math.inf)
+                if side is Side.LEFT:
+                    last = _float_code(_rounded(floats - before, math.inf))
+                else:
+                    first = _float_code(_rounded(floats + before, -math.inf))
+            if self.high is not None:
+                behind = self._next(self.high, math.inf)
+                if side is Side.LEFT:
+                    first = _float_code(_rounded(floats - behind, -math.inf))
+                else:
+                    last = _float_code(_rounded(floats + behind, math.inf))
+        nan = np.isnan(floats)
+        first[nan], last[nan] = (0, _LAST_CODE) if self.high is None else (1, 0)
+        return first, last
+
+    def holds(self, left: pa.Array, right: pa.Array) -> Mask:
+        (x, _), (y, _) = self._floats(left), self._floats(right)
+        with np.errstate(invalid="ignore", over="ignore"):
+            if self.narrow:
+                apart = (x.astype(np.float32) - y.astype(np.float32)).astype(np.float64)
+            else:
+                apart = x - y
+        inside = np.ones(len(x), np.bool_)
+        if self.low is not None:
+            above = apart > self.low if self.low_open else apart >= self.low
+            inside &= above | np.isnan(apart)
+        if self.high is not None:
+            inside &= apart < self.high if self.high_open else apart <= self.high
+        return inside
+
+    def _next(self, end: float, towards: float) -> float:
+        """The number beyond an end, among those that a difference can be."""
+        if not self.narrow:
+            return float(np.nextafter(end, towards))
+        with np.errstate(over="ignore"):
+            near = np.float32(end)
+        # `near` may lie on either side of the end.
+        if (towards > 0 and float(near) > end) or (towards < 0 and float(near) < end):
+            return float(near)
+        return float(np.nextafter(near, np.float32(towards)))
+
+    def _floats(self, values: pa.Array) -> tuple[Floats, Mask | None]:
+        values, valid = _filled(values)
+        if pt.is_decimal(values.type):
+            values = converted(values, pa.float64())
+        floats = values.to_numpy(zero_copy_only=False).astype(np.float64)
+        return floats + 0.0, valid  # -0.0 becomes 0.0
+
+
+def _float_code(floats: Floats) -> Codes:
+    bits = floats.view(np.uint64)
+    codes: Codes = np.where(bits & _SIGN != 0, ~bits, bits | _SIGN)
+    return codes
+
+
+def _rounded(bounds: Floats, outwards: float) -> Floats:
+    """One number further out, so that rounding has left nothing outside; infinity for inf - inf."""
+    bounds = np.nextafter(bounds, outwards)
+    bounds[np.isnan(bounds)] = outwards
+    return bounds + 0.0
+
+
+def _filled(values: pa.Array) -> tuple[pa.Array, Mask | None]:
+    if pt.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if not values.null_count:
+        return values, None
+    valid = values.is_valid().to_numpy(zero_copy_only=False)
+    return pc.fill_null(values, _zero(values.type)), valid
+
+
+def _zero(kind: pa.DataType) -> pa.Scalar:
+    if pt.is_decimal(kind) or pt.is_integer(kind) or pt.is_floating(kind):
+        return pa.scalar(0, kind)
+    whole = pa.array([0], pa.int32() if kind.bit_width == 32 else pa.int64())
+    return whole.view(kind)[0]
