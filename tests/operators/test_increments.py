@@ -119,7 +119,13 @@ def test_every_schedule_gives_the_join(name: str, how: JoinType, folder: StateFo
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("rpj", "pr-join") else pytest.param(name, marks=pytest.mark.slow)
+        for name in ALGORITHMS
+    ],
+)
 def test_every_forced_mode_gives_the_join(name: str, mode: str, folder: StateFolder) -> None:
     for how in (JoinType.FULL, JoinType.SEMI):
         member = SavedMember(name, FEW_ROWS, block_bytes=1, folder=folder)

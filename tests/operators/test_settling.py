@@ -124,7 +124,7 @@ def run_endless(name: str, directory: Path, seed: int) -> None:
 
 
 @pytest.mark.usefixtures("small_numbers")
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SPILLING)
 def test_all_that_is_owed_can_be_had_at_any_moment(name: str, seed: int, tmp_path: Path) -> None:
     run_endless(name, tmp_path, seed)

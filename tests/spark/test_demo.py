@@ -50,6 +50,7 @@ def test_both_joins_give_the_same_rows_and_the_first_are_shown(tmp_path: Path) -
     assert not list(tmp_path.glob("*.parquet"))
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_answered_in_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     demo = started(tmp_path)
     assert demo.stdout is not None

@@ -24,9 +24,11 @@ def mark(side: str) -> pa.Table:
 @pytest.mark.parametrize(
     "how",
     [
-        "inner",
-        "full",
-        *(pytest.param(h, marks=pytest.mark.slow) for h in ("left", "right", "semi", "anti")),
+        "full",  # does all that inner, left and right joins do
+        *(
+            pytest.param(h, marks=pytest.mark.slow)
+            for h in ("inner", "left", "right", "semi", "anti")
+        ),
     ],
 )
 def test_all_is_there_when_both_have_ended(streams: Streams, how: str) -> None:
