@@ -283,3 +283,26 @@ def test_a_large_batch_that_nobody_foresaw_is_put_aside_when_memory_is_full() ->
     while inbox.has_news():
         inbox.joined(taken(inbox))
     assert inbox.has_room(Side.LEFT)
+
+
+def test_a_source_that_hangs_is_waited_for_once(
+    account: MemoryAccount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows how large first batches are, so one side is asked after the other."""
+    waits: list[float | None] = []
+    inbox = Inbox(account, share=800, put_aside=lambda batch: batch, expected=(None, None))
+    for side in Side:
+        inbox.show_columns(side, batch_of(0).schema)
+    inbox.wait_for_room(Side.LEFT)
+
+    def wait(satisfied: object, timeout: float | None = None) -> bool:
+        waits.append(timeout)
+        return False  # as if all that time had passed
+
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(inbox._changed, "wait_for", wait)
+            inbox.wait_for_room(Side.RIGHT)
+    assert [each for each in waits if each is not None] == [1.0, 0.0]
+    inbox.put(Side.LEFT, batch_of(1))
+    assert inbox._hangs == [False, False]

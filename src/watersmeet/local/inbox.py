@@ -21,9 +21,9 @@ _FIRST_ROWS = 1024
 # waits until the first is joined.
 _TOGETHER = 0.5
 # How long a side leaves the other alone while that is asked for a batch that is large, or may be:
-# so long, or as many times as long as that source took for the one before; longer for its first.
-# Longer still, and a source that hangs would hold up both.
-_COURTESY_S = 0.25
+# so long, or as many times as long as that source took for the one before; less for its first.
+# After that the source is taken to hang, and is not waited for again before it has delivered.
+_COURTESY_S = 2.0
 _COURTESY_TIMES = 4
 _FIRST_COURTESY_S = 1.0
 
@@ -113,6 +113,8 @@ class Inbox:
         self._asked_at = [0.0, 0.0]
         self._took = [0.0, 0.0]
         """Seconds that a source took for its latest batch."""
+        self._hangs = [False, False]
+        """Whether a source has been waited for in vain since its latest batch."""
         self._leaving = [0, 0]
         """Bytes of a large batch that was put aside and that its reader may still hold."""
         self._aside = [0, 0]
@@ -165,7 +167,7 @@ class Inbox:
         """
         other = side.other
         if self._latest[other] is None and self._asked_at[other]:
-            self._wait_for(lambda: self._latest[other] is not None, self._patience(other))
+            self._wait_patiently(other, lambda: self._latest[other] is not None)
         return self._latest[other] or 0
 
     def _wait_for_turn(self, side: Side, nbytes: int) -> None:
@@ -183,18 +185,22 @@ class Inbox:
         self._wants[side] = nbytes
         while True:
             self._wait_for(fits)
-            self._wait_for(is_my_turn, self._patience(other))
+            self._wait_patiently(other, is_my_turn)
             if fits():  # and if it is the other's turn, its source hangs
                 break
         self._wants[side] = 0
         self._asked[side], self._asked_last = nbytes, side
         self._changed.notify_all()
 
-    def _patience(self, side: Side) -> float:
-        """How long to wait for a side's source before it is taken to hang."""
-        if self._took[side]:
-            return max(_COURTESY_S, _COURTESY_TIMES * self._took[side])
-        return _FIRST_COURTESY_S
+    def _wait_patiently(self, other: Side, satisfied: Callable[[], bool]) -> None:
+        """Wait for what the other side's source must do, unless that hangs."""
+        patience = _FIRST_COURTESY_S
+        if self._hangs[other]:
+            patience = 0.0
+        elif self._took[other]:
+            patience = max(_COURTESY_S, _COURTESY_TIMES * self._took[other])
+        self._wait_for(satisfied, patience)
+        self._hangs[other] = self._hangs[other] or not satisfied()
 
     def show_columns(self, side: Side, schema: pa.Schema) -> None:
         """Tell what a side's batches look like, before the first of them may find room."""
@@ -209,6 +215,7 @@ class Inbox:
         with self._changed:
             self._stop_if_closed()
             self._took[side] = time.monotonic() - self._asked_at[side]
+            self._hangs[side] = False
             self._latest[side] = nbytes
             aside = nbytes > self._share and not self._can_stay(side, nbytes)
             self._count(side, 0 if aside else nbytes)
