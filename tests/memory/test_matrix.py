@@ -35,9 +35,12 @@ def every_source() -> Iterator[Any]:
         if width == 400_000 and share >= 1 / 2:
             if source.startswith("parquet") or source == "dataset":
                 # pyarrow looks at a page's size after 1,024 values, so here a row group is one.
-                marks = [pytest.mark.xfail(reason="Arrow holds a Parquet page whole, and twice")]
+                # At half of the cap some of these just fit.
+                why = "Arrow holds a Parquet page whole, and twice"
+                marks = [pytest.mark.xfail(reason=why, strict=False)]
             elif source == "duckdb":
-                marks = [pytest.mark.skip(reason="DuckDB has too little memory for it")]
+                # 198 MB over the cap at a half; at 0.95 DuckDB itself runs out of memory.
+                marks = [pytest.mark.xfail(reason="DuckDB's own memory comes on top", strict=False)]
         yield pytest.param(source, width, share, marks=marks)
 
 
