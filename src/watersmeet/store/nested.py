@@ -6,6 +6,7 @@ much again as the rows themselves.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
@@ -45,16 +46,16 @@ class Part(Protocol):
         ...
 
 
-class _Nested:
+class _Nested(ABC):
     """What all of them do by ranges."""
 
     _kind: pa.DataType
 
-    def values(self) -> Values:
-        raise NotImplementedError
+    @abstractmethod
+    def values(self) -> Values: ...
 
-    def keep_ranges(self, starts: Index, stops: Index) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def keep_ranges(self, starts: Index, stops: Index) -> None: ...
 
     def take(self, index: Index) -> pa.Array:
         return self.values().taken(index)
