@@ -28,7 +28,7 @@ from watersmeet.estimators import (
     ClusterSample,
     Evidence,
     Kind,
-    Layout,
+    OrderCheck,
     Quantity,
     RippleSample,
     TailSketch,
@@ -175,7 +175,12 @@ def orders(blocks: int, runs: int, rng: np.random.Generator) -> Integers:
 
 
 def judged(
-    totals: Totals, evidence: Evidence, sketches: list[TailSketch], *, centre: float, layout: Layout
+    totals: Totals,
+    evidence: Evidence,
+    sketches: list[TailSketch],
+    *,
+    centre: float,
+    layout: OrderCheck,
 ) -> Cells:
     """Cells of all runs. A sketch belongs to a query, so runs are split by what theirs says."""
     result = cells(totals, evidence, KINDS, centres=[centre], layout=layout)
@@ -260,7 +265,7 @@ def cluster(name: str, layout: str, *, runs: int, seed: int) -> Iterator[Outcome
             for run, sketch in enumerate(sketches):
                 sketch.add(np.concatenate([values[b] for b in order[run, known : number + 1]]))
             known = number + 1
-            result = judged(sample.totals(), evidence, sketches, centre=centre, layout=Layout())
+            result = judged(sample.totals(), evidence, sketches, centre=centre, layout=OrderCheck())
             score.add(number + 1, result)
     yield from score.outcomes()
 
@@ -299,7 +304,7 @@ def key_ranges(name: str, *, runs: int, seed: int) -> Iterator[Outcome]:
             if number + 1 in depths:
                 score.add(
                     number + 1,
-                    judged(sample.totals(), evidence, [sketch], centre=centre, layout=Layout()),
+                    judged(sample.totals(), evidence, [sketch], centre=centre, layout=OrderCheck()),
                 )
     yield from score.outcomes()
 
@@ -352,7 +357,7 @@ def ripple(name: str, layout: str, *, runs: int, seed: int) -> Iterator[Outcome]
                 sketch.add(p.values[shown[read[0, places[0]] & read[1, places[1]]]])
                 sketches.append(sketch)
             totals = sample.totals()
-            result = judged(totals, evidence, sketches, centre=centre, layout=Layout())
+            result = judged(totals, evidence, sketches, centre=centre, layout=OrderCheck())
             assert totals.floor is not None
             # The classic formula is twice the floor; the quantile is the same.
             loose = totals._replace(covariance=2 * totals.floor)

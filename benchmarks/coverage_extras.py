@@ -32,7 +32,7 @@ from watersmeet.estimators import (
     ClusterSample,
     Evidence,
     Kind,
-    Layout,
+    OrderCheck,
     TailSketch,
     cells,
     take_all,
@@ -128,7 +128,7 @@ def _sampled(
             sketch.add(some)
         if number + 1 in DEPTHS:
             totals = take_all(exact, sample.totals())
-            result = judged(totals, evidence, sketches, centre=centre, layout=Layout())
+            result = judged(totals, evidence, sketches, centre=centre, layout=OrderCheck())
             holds = (answers >= result.low.T) & (answers <= result.high.T)
             for which in (1, 2):  # SUM and AVG
                 yield (

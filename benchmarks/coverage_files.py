@@ -28,13 +28,13 @@ import numpy as np
 from benchmarks.sales import DATA, Asked
 from benchmarks.situations import SITUATIONS
 from watersmeet.aggregates.allowance import Allowance
-from watersmeet.aggregates.engine import Engine
-from watersmeet.aggregates.looks import Look
-from watersmeet.aggregates.planner import Design, Table, plan_reads
-from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
+from watersmeet.aggregates.ask.question import AggregateQuestion, ResolvedQuestion
+from watersmeet.aggregates.ask.settings import Settings
+from watersmeet.aggregates.partials.totals import BlockTotals
 from watersmeet.aggregates.run import AggregateRun
-from watersmeet.aggregates.settings import Settings
-from watersmeet.aggregates.totals import BlockTotals
+from watersmeet.aggregates.sampling.engine import Engine
+from watersmeet.aggregates.sampling.looks import Look
+from watersmeet.aggregates.sampling.planner import Design, Table, plan_reads
 from watersmeet.local.aggregate import _describe, aggregate
 from watersmeet.local.blocks import open_table
 from watersmeet.local.engine import ThreadEngine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.cases import MB, Input
 from benchmarks.inputs import LEFT, RIGHT, schema
-from watersmeet.store.account import MemoryPlan
+from watersmeet.store.shares import MemoryShares
 from watersmeet.store.table import row_bytes
 
 
@@ -19,6 +19,6 @@ def room_for(share: float, given: Input) -> int:
     each = [row_bytes(schema(given, side)) + texts for side in (LEFT, RIGHT)]
     needed = share * given.rows * sum(each)
     cap = MB
-    while MemoryPlan.split(cap).store < needed:
+    while MemoryShares.split(cap).store < needed:
         cap += MB
     return cap

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import watersmeet as wm
-from watersmeet.aggregates.specification import Aggregate
+from watersmeet.aggregates.ask.specification import Aggregate
 
 Columns = dict[str, Any]
 Generator = np.random.Generator

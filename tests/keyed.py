@@ -20,7 +20,7 @@ def matching(schema: JoinSchema, left: pa.RecordBatch, right: pa.RecordBatch) ->
     for side in Side:
         assert encoded[side].rows.schema.equals(schema.stored(side))
         encoded[side].rows.validate(full=True)
-    equal = encoded[0].hashes[:, None] == encoded[1].hashes[None, :]
+    equal = encoded[0].codes[:, None] == encoded[1].codes[None, :]
     i, j = np.nonzero(equal & valid(encoded[0])[:, None] & valid(encoded[1])[None, :])
     sources = [BatchRows(rows.rows) for rows in encoded]
     mask = schema.verify(Rows(sources[0], i), Rows(sources[1], j))
@@ -30,4 +30,4 @@ def matching(schema: JoinSchema, left: pa.RecordBatch, right: pa.RecordBatch) ->
 
 
 def valid(rows: EncodedRows) -> NDArray[np.bool_]:
-    return np.ones(len(rows.hashes), np.bool_) if rows.valid is None else rows.valid
+    return np.ones(len(rows.codes), np.bool_) if rows.valid is None else rows.valid

@@ -35,7 +35,7 @@ _AGGREGATES = {"avg", "count", "stddev", "stddev_pop", "sum", "var_pop", "varian
 
 if TYPE_CHECKING:
     from watersmeet import local
-    from watersmeet.aggregates.specification import (
+    from watersmeet.aggregates.ask.specification import (
         avg,
         count,
         stddev,
@@ -60,7 +60,7 @@ else:
         if name == "local":
             return import_module("watersmeet.local")
         if name in _AGGREGATES:
-            return getattr(import_module("watersmeet.aggregates.specification"), name)
+            return getattr(import_module("watersmeet.aggregates.ask.specification"), name)
         if name in _SPARK:
             return getattr(_import_spark(_SPARK[name], name), name)
         if name == "__version__":

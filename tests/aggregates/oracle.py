@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from watersmeet.aggregates.specification import Aggregate
+from watersmeet.aggregates.ask.specification import Aggregate
 
 _JOIN = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN",
          "semi": "SEMI JOIN", "anti": "ANTI JOIN"}  # fmt: skip

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.aggregates.draw import AT_ONCE, Division, divided
-from watersmeet.aggregates.facts import ColumnFacts
-from watersmeet.aggregates.looks import Looks
-from watersmeet.aggregates.planner import Design, ReadPlan, pieces
+from watersmeet.aggregates.sampling.draw import AT_ONCE, Division, divided
+from watersmeet.aggregates.sampling.facts import ColumnFacts
+from watersmeet.aggregates.sampling.looks import Looks
+from watersmeet.aggregates.sampling.planner import Design, ReadPlan, pieces
 from watersmeet.model import Side
 from watersmeet.policies.order import random_order
 

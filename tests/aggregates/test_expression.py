@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.aggregates.expression import _BLOCK, Expression
-from watersmeet.aggregates.numbers import ArithmeticFailed
-from watersmeet.aggregates.scope import Scope
+from watersmeet.expressions.expression import _BLOCK, Expression
+from watersmeet.expressions.numbers import ArithmeticFailed
+from watersmeet.expressions.scope import Scope
 from watersmeet.model import Side
 
 PRICE = pa.decimal128(15, 2)

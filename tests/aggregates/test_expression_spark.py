@@ -11,9 +11,9 @@ import pyarrow.types as pt
 import pytest
 
 from tests.aggregates.table import TABLE
-from watersmeet.aggregates.expression import Expression
-from watersmeet.aggregates.numbers import ArithmeticFailed, Numbers
-from watersmeet.aggregates.scope import Scope
+from watersmeet.expressions.expression import Expression
+from watersmeet.expressions.numbers import ArithmeticFailed, Numbers
+from watersmeet.expressions.scope import Scope
 from watersmeet.model import Side
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from watersmeet.aggregates.expression import Expression
-from watersmeet.aggregates.factors import factored
-from watersmeet.aggregates.scope import Scope
+from watersmeet.expressions.expression import Expression
+from watersmeet.expressions.factors import factored
+from watersmeet.expressions.scope import Scope
 from watersmeet.model import Side
 
 LEFT = {"a": pa.int32(), "b": pa.decimal128(9, 2), "c": pa.float64(), "s": pa.float32()}

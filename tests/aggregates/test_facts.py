@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from watersmeet.aggregates.expression import Expression
-from watersmeet.aggregates.facts import ColumnFacts
-from watersmeet.aggregates.passing import passing
-from watersmeet.aggregates.scope import Scope
+from watersmeet.aggregates.sampling.facts import ColumnFacts
+from watersmeet.aggregates.sampling.passing import passing
+from watersmeet.expressions.expression import Expression
+from watersmeet.expressions.scope import Scope
 from watersmeet.local.blocks import MemoryTable, ParquetTable
 from watersmeet.model import Side
 

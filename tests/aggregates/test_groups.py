@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.aggregates.groups import Groups
+from watersmeet.aggregates.partials.groups import Groups
 
 NAN = float("nan")
 COLUMNS: dict[pa.DataType, list[Any]] = {

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.aggregates.estimate import Estimate, Progress, Unseen
-from watersmeet.aggregates.layout import in_order, show
+from watersmeet.aggregates.answer.estimate import Estimate, Progress, Unseen
+from watersmeet.aggregates.answer.layout import in_order, show
 from watersmeet.estimators import Cells
 
 HALF = Progress(look=2, rows_read=500, rows=1_000, bytes_read=1_550_000_000, nbytes=3_100_000_000,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.aggregates.looks import FEWEST_BLOCKS, Look, Looks
-from watersmeet.aggregates.planner import Design, ReadPlan
+from watersmeet.aggregates.sampling.looks import FEWEST_BLOCKS, Look, Looks
+from watersmeet.aggregates.sampling.planner import Design, ReadPlan
 from watersmeet.model import Side
 
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.aggregates.numbers import Numbers, read
-from watersmeet.aggregates.sums import Sums, extremes_of
+from watersmeet.aggregates.partials.sums import Sums, extremes_of
+from watersmeet.expressions.numbers import Numbers, read
 
 LONGS = st.integers(-(2**63), 2**63 - 1)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.aggregates.planner import (
+from watersmeet.aggregates.sampling.planner import (
     Block,
     Design,
     Range,

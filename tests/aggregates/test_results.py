@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.types as pt
 import pytest
 
-from watersmeet.aggregates.numbers import ArithmeticFailed, Numbers, read
-from watersmeet.aggregates.results import answer, result_type
-from watersmeet.aggregates.sums import Sums
+from watersmeet.aggregates.partials.results import answer, result_type
+from watersmeet.aggregates.partials.sums import Sums
 from watersmeet.estimators.quantities import Kind
+from watersmeet.expressions.numbers import ArithmeticFailed, Numbers, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

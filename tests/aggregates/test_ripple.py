@@ -17,16 +17,16 @@ from tests.aggregates.oracle import assert_same
 from tests.aggregates.questions import Question, questions
 from tests.aggregates.test_totals import answer, batches, resolved
 from watersmeet.aggregates.allowance import Allowance
-from watersmeet.aggregates.ledger import RippleLedger
-from watersmeet.aggregates.ripple import Rectangle, RippleWork, Scanned, partitions_for
-from watersmeet.aggregates.wire import pack, unpack
+from watersmeet.aggregates.answer.ledger import RippleLedger
+from watersmeet.aggregates.partials.wire import pack, unpack
+from watersmeet.aggregates.sampling.ripple import Rectangle, RippleWork, Scanned, partitions_for
 from watersmeet.model import Side
-from watersmeet.store.storage import Storage
+from watersmeet.store.exchange import ExchangeDir
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory) -> Storage:
-    return Storage(tmp_path_factory.mktemp("storage").as_uri())
+def storage(tmp_path_factory: pytest.TempPathFactory) -> ExchangeDir:
+    return ExchangeDir(tmp_path_factory.mktemp("storage").as_uri())
 
 
 @given(
@@ -38,7 +38,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Storage:
 )
 @settings(max_examples=40)
 def test_any_way_of_growing_gives_the_same_totals(
-    storage: Storage,
+    storage: ExchangeDir,
     question: Question,
     ends: tuple[list[int], list[int]],
     growing: list[Side],
@@ -79,7 +79,7 @@ def test_a_row_is_in_the_partition_of_its_key_and_no_other(tmp_path: Path) -> No
     left = pa.table({"k": pa.array([1, 2, 3, 4, None, 1] * 20), "a": np.arange(120)})
     asked: dict[str, Any] = {"s": wm.sum("a")}
     question = resolved(Question(left, left.select(["k"]), ("k",), "inner", (), "a > 5", asked))
-    work = RippleWork(question, Side.LEFT, 4, Storage(tmp_path.as_uri()), Allowance(2**20, 1))
+    work = RippleWork(question, Side.LEFT, 4, ExchangeDir(tmp_path.as_uri()), Allowance(2**20, 1))
     (batch,) = left.to_batches()
     scanned = work.scan(Side.LEFT, 3, [batch])
     assert scanned.rows == 120
@@ -107,7 +107,7 @@ def test_a_value_travels(tmp_path: Path) -> None:
     left = pa.table({"k": [1, 2], "a": [1, 2]})
     asked: dict[str, Any] = {"s": wm.sum("a")}
     question = resolved(Question(left, left.select(["k"]), ("k",), "inner", (), None, asked))
-    work = RippleWork(question, Side.LEFT, 2, Storage(tmp_path.as_uri()), Allowance(2**20, 1))
+    work = RippleWork(question, Side.LEFT, 2, ExchangeDir(tmp_path.as_uri()), Allowance(2**20, 1))
     fresh = len(pickle.dumps(work))
     assert [len(work.numbered.schemas[side]) for side in Side] == [3, 2]
     assert question.join.keys

@@ -15,9 +15,10 @@ import pytest
 from scipy.stats import binom  # type: ignore[import-untyped]
 
 import watersmeet as wm
-from watersmeet.aggregates import allowance, looks
-from watersmeet.aggregates.planner import Design
+from watersmeet.aggregates import allowance
 from watersmeet.aggregates.run import AggregateRun
+from watersmeet.aggregates.sampling import looks
+from watersmeet.aggregates.sampling.planner import Design
 from watersmeet.errors import RunClosed
 
 ROWS, KEYS = 6_000, 500

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 import watersmeet as wm
-from watersmeet.aggregates.estimate import Estimate
-from watersmeet.aggregates.score import Missed, ScoreCard
+from watersmeet.aggregates.answer.estimate import Estimate
+from watersmeet.aggregates.answer.score import Missed, ScoreCard
 
 
 def history(**options: Any) -> list[Estimate]:

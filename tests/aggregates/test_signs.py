@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from watersmeet.aggregates.signs import related
+from watersmeet.aggregates.sampling.signs import related
 
 RISING = np.arange(20.0)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import watersmeet.aggregates.specification as wm
+import watersmeet.aggregates.ask.specification as wm
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.estimators.quantities import Kind
 from watersmeet.model import Side

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.aggregates.oracle import assert_same, by_group
 from tests.aggregates.questions import Question, questions
-from watersmeet.aggregates.entries import Entries
-from watersmeet.aggregates.gathering import make_entries
-from watersmeet.aggregates.ledger import Ledger
-from watersmeet.aggregates.meeting import Meeting
-from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
-from watersmeet.aggregates.totals import BlockTotals, added_up
+from watersmeet.aggregates.answer.ledger import Ledger
+from watersmeet.aggregates.ask.question import AggregateQuestion, ResolvedQuestion
+from watersmeet.aggregates.partials.block import BlockAggregator
+from watersmeet.aggregates.partials.gathering import make_key_sums
+from watersmeet.aggregates.partials.key_sums import KeySums
+from watersmeet.aggregates.partials.totals import BlockTotals, added_up
 from watersmeet.model import Side
 
 
@@ -68,9 +68,9 @@ def test_blocks_in_any_division(
 ) -> None:
     """Also with the other side in several sets of entries, as ranges of keys have it."""
     asked = resolved(question)
-    meeting = Meeting(asked, sampled=Side.LEFT)
+    meeting = BlockAggregator(asked, sampled=Side.LEFT)
     entries = [
-        make_entries([batch].copy, asked, sampled=Side.LEFT)
+        make_key_sums([batch].copy, asked, sampled=Side.LEFT)
         for batch in batches(question.right, asked.names(Side.RIGHT), other_ends)
     ]
     blocks = [
@@ -95,9 +95,9 @@ def sides(keys: Sequence[int], partners: Sequence[int]) -> tuple[pa.Table, pa.Ta
     return left, right
 
 
-def entries_of(asked: ResolvedQuestion, right: pa.Table) -> Entries:
+def entries_of(asked: ResolvedQuestion, right: pa.Table) -> KeySums:
     mine = right.select(asked.names(Side.RIGHT))
-    return make_entries(mine.to_batches, asked, sampled=Side.LEFT)
+    return make_key_sums(mine.to_batches, asked, sampled=Side.LEFT)
 
 
 def asked_of(left: pa.Table, right: pa.Table, **aggregates: Any) -> ResolvedQuestion:
@@ -123,7 +123,7 @@ def test_a_row_counts_once_as_evidence_however_many_partners_it_has(expression: 
     """A thousand pairs of one row say no more about the others than one pair does."""
     left, right = sides([1, 2, 9], [1] * 1000 + [2])
     asked = asked_of(left, right, s=wm.sum(expression))
-    block = Meeting(asked, sampled=Side.LEFT).totals(
+    block = BlockAggregator(asked, sampled=Side.LEFT).totals(
         left.select(asked.names(Side.LEFT)).to_batches(), [entries_of(asked, right)],
         block=0, rows=3,
     )  # fmt: skip
@@ -134,7 +134,7 @@ def test_a_row_counts_once_as_evidence_however_many_partners_it_has(expression: 
 def test_a_row_with_more_partners_than_are_looked_at_together() -> None:
     left, right = sides([3, 1, 2, 1, 5], [1] * 40 + [2] * 3 + [3])
     asked = asked_of(left, right, s=wm.sum("a + b"), n=wm.count())
-    block = Meeting(asked, sampled=Side.LEFT).totals(
+    block = BlockAggregator(asked, sampled=Side.LEFT).totals(
         left.select(asked.names(Side.LEFT)).to_batches(),
         [replace(entries_of(asked, right), portion=7)], block=0, rows=5,
     )  # fmt: skip
@@ -147,7 +147,7 @@ def test_blocks_without_values_choose_no_centre() -> None:
     left = pa.table({"k": [9, 9, 1, 2], "a": [0.0, 0.0, 1e8, 1e8 + 2]})
     right = pa.table({"k": [1, 2]})
     asked = asked_of(left, right, v=wm.var_pop("a"))
-    meeting = Meeting(asked, sampled=Side.LEFT)
+    meeting = BlockAggregator(asked, sampled=Side.LEFT)
     entries = [entries_of(asked, right)]
     blocks = [
         meeting.totals([batch], entries, block=number, rows=2, sketched=True)
@@ -166,7 +166,7 @@ def test_traits_of_added_blocks_are_those_of_all() -> None:
     left, right = sides([1, 2, 3, 4], [1, 2, 3, 4])
     left = left.set_column(1, "a", pa.array([5.0, 6.0, -7.0, 8.0]))
     asked = asked_of(left, right, s=wm.sum("a"))
-    meeting = Meeting(asked, sampled=Side.LEFT)
+    meeting = BlockAggregator(asked, sampled=Side.LEFT)
     blocks = [
         meeting.totals([batch], [entries_of(asked, right)], block=0, rows=2, sketched=True)
         for batch in batches(left, asked.names(Side.LEFT), [2])

@@ -10,11 +10,11 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.aggregates.numbers import Numbers
-from watersmeet.aggregates.sums import Sums
-from watersmeet.aggregates.totals import BlockTotals, Part, Traits
-from watersmeet.aggregates.wire import pack, unpack
+from watersmeet.aggregates.partials.sums import Sums
+from watersmeet.aggregates.partials.totals import BlockTotals, GroupTotals, Traits
+from watersmeet.aggregates.partials.wire import pack, unpack
 from watersmeet.estimators.tails import TailSketch
+from watersmeet.expressions.numbers import Numbers
 
 NUMBERS = {
     "long": st.integers(-(2**63), 2**63 - 1),
@@ -59,7 +59,9 @@ def blocks(draw: st.DrawFn) -> BlockTotals:
     ]
     count = np.arange(groups, dtype=np.int64)
     found = tuple(draw(sums(groups)) for _ in range(expressions))
-    return BlockTotals(7, 1234, Part(names, count, count * 2, found), tuple(traits[:expressions]))
+    return BlockTotals(
+        7, 1234, GroupTotals(names, count, count * 2, found), tuple(traits[:expressions])
+    )
 
 
 def same(one: Any, other: Any) -> None:

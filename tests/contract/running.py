@@ -14,7 +14,7 @@ from watersmeet.rows.address import Matches
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
-from watersmeet.testing.family import FamilyMember
+from watersmeet.testing.family import PublishedJoin
 from watersmeet.testing.schedule import Maker, Pause, Resources
 
 SPILLING = Tuning(
@@ -26,9 +26,9 @@ SPILLING = Tuning(
 )
 
 
-def spilling(name: str) -> FamilyMember:
+def spilling(name: str) -> PublishedJoin:
     """An algorithm with memory for few of the rows, and many blocks to a run."""
-    return FamilyMember(name, SPILLING, block_bytes=300)
+    return PublishedJoin(name, SPILLING, block_bytes=300)
 
 
 def run(

@@ -11,9 +11,9 @@ from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import ALGORITHMS
 from watersmeet.operators.tuning import Costs, Tuning
 from watersmeet.testing.contract import check_schedules, forced_cases
-from watersmeet.testing.family import FamilyMember
+from watersmeet.testing.family import PublishedJoin
 from watersmeet.testing.schedule import Case, End, Push, Save, Stall, play
-from watersmeet.testing.strategies import family_members
+from watersmeet.testing.strategies import published_joins
 
 COSTS = Costs(random=0.01, sequential=0.001)
 
@@ -28,11 +28,11 @@ def check_mode(name: str, mode: str) -> None:
     """One forced mode, with blocks of a row, with runs of a block, and with tasks that run on."""
     # A full join does all that inner, left and right joins do.
     for how in (JoinType.FULL, JoinType.SEMI, JoinType.ANTI):
-        play(FamilyMember(name, FEW_ROWS, block_bytes=1), forced_cases(how)[mode])
-    one_block = FamilyMember(name, replace(FEW_ROWS, partitions=1, fan_in=None))
+        play(PublishedJoin(name, FEW_ROWS, block_bytes=1), forced_cases(how)[mode])
+    one_block = PublishedJoin(name, replace(FEW_ROWS, partitions=1, fan_in=None))
     play(one_block, forced_cases(JoinType.FULL)[mode])
     # Memory in bytes, and no marks in it that leave no room for rows.
-    whole_tasks = FamilyMember(name, Tuning(partitions=3, costs=COSTS, whole_tasks=True))
+    whole_tasks = PublishedJoin(name, Tuning(partitions=3, costs=COSTS, whole_tasks=True))
     play(whole_tasks, forced_cases(JoinType.INNER)[mode])
 
 
@@ -42,8 +42,8 @@ def check_restored_with_other_tuning(name: str) -> None:
     two, three = (replace(FEW_ROWS, fan_in=fan_in, partitions=1) for fan_in in (2, 3))
     for polls in (3, 10, 18, 27):
         case = Case((*pushes, Stall(polls), Save(), End(Side.LEFT), End(Side.RIGHT)))
-        play(FamilyMember(name, two, block_bytes=1, tuning_after_restore=three), case)
-        play(FamilyMember(name, three, block_bytes=1, tuning_after_restore=two), case)
+        play(PublishedJoin(name, two, block_bytes=1, tuning_after_restore=three), case)
+        play(PublishedJoin(name, three, block_bytes=1, tuning_after_restore=two), case)
 
 
 def search() -> settings:
@@ -54,7 +54,7 @@ def search() -> settings:
 @pytest.mark.parametrize("how", JoinType)
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_schedule_gives_the_join(name: str, how: JoinType) -> None:
-    check_schedules(family_members(name), how, search=search())
+    check_schedules(published_joins(name), how, search=search())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -72,4 +72,4 @@ def test_a_restored_join_may_be_tuned_differently(name: str) -> None:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_many_more_schedules_give_the_join(name: str) -> None:
     for how in JoinType:
-        check_schedules(family_members(name), how, search=settings(max_examples=1000))
+        check_schedules(published_joins(name), how, search=settings(max_examples=1000))

@@ -17,7 +17,7 @@ from watersmeet.rows.address import Matches
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
-from watersmeet.testing.family import FamilyMember
+from watersmeet.testing.family import PublishedJoin
 from watersmeet.testing.schedule import Pause, Resources
 
 ROWS = 20_000
@@ -58,7 +58,7 @@ def test_a_larger_join_is_what_duckdb_says(name: str, how: JoinType, tmp_path: P
     rng = np.random.default_rng(1)
     inputs = side("l", rng), side("r", rng)
     schema = JoinSchema.resolve(inputs[0].schema, inputs[1].schema, "k", how)
-    maker = FamilyMember(name)
+    maker = PublishedJoin(name)
     memory = MemoryAccount(max(2**20, maker.least_memory))
     operator = maker.make(schema, Resources(memory, SpillArea(tmp_path)))
     got = pa.Table.from_batches(

@@ -23,23 +23,23 @@ from tests.contract.test_every_operator import (
 )
 from watersmeet.kernels import matching
 from watersmeet.model import JoinType
-from watersmeet.operators import state
-from watersmeet.operators.arrival import ArrivalStage
-from watersmeet.operators.history import Scan
-from watersmeet.operators.merging import Merging
-from watersmeet.operators.outcome import Outcome
-from watersmeet.operators.parts import Parts
-from watersmeet.operators.progressive import ProgressiveJoin
-from watersmeet.operators.reactive import ReactiveStage
+from watersmeet.operators.emitter import ResultEmitter
+from watersmeet.operators.progressive import state
+from watersmeet.operators.progressive.arrival import ArrivalStage
+from watersmeet.operators.progressive.history import MdRecord
+from watersmeet.operators.progressive.join import ProgressiveJoin
+from watersmeet.operators.progressive.merging import Merging
+from watersmeet.operators.progressive.reactive import ReactiveStage
+from watersmeet.operators.progressive.tasks import DdTask, MdTask
+from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
 from watersmeet.operators.saved import SavedRows
-from watersmeet.operators.tasks import DdTask, MdTask
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.index import PairBuffer
 from watersmeet.store.marks import Marks
 from watersmeet.store.runs import RunWriter
 from watersmeet.store.spill import SpillArea
 from watersmeet.testing.contract import check_schedules
-from watersmeet.testing.strategies import family_members
+from watersmeet.testing.strategies import published_joins
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ BUGS = {
     ),
     "a second scan at one stamp erases the first": Bug(
         "xjoin",
-        (Scan, "then"),
+        (MdRecord, "then"),
         "if whole_runs and self.departed[1] < following.departed[0]:",
         "if whole_runs:",
     ),
@@ -248,7 +248,7 @@ BUGS = {
     ),
     "rows count as alone after their first merge": Bug(
         "hmj",
-        (Outcome, "report"),
+        (ResultEmitter, "report"),
         "elif last:",
         "else:",
     ),
@@ -261,7 +261,7 @@ BUGS = {
     ),
     "a closed join still holds memory": Bug(
         "rpj",
-        (Parts, "tell_memory"),
+        (ProgressiveWorkspace, "tell_memory"),
         "self.account.hold(self.memory.nbytes",
         "self.account.hold(self.memory.nbytes or self.account.used",
     ),
@@ -305,7 +305,7 @@ def run_the_contract(name: str) -> None:
     check_restored_with_other_tuning(name)
     for how in JoinType:
         once = settings(search(), phases=[Phase.generate], report_multiple_bugs=False)
-        check_schedules(family_members(name), how, search=once)
+        check_schedules(published_joins(name), how, search=once)
 
 
 @pytest.mark.parametrize("name", BUGS)

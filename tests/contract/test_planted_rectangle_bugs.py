@@ -12,11 +12,11 @@ from tests.operators.rectangle.test_memory import spread
 from watersmeet.kernels import rectangles
 from watersmeet.operators import family
 from watersmeet.operators.rectangle import ripple, state
-from watersmeet.operators.rectangle.algorithm import Meets, RectangleAlgorithm
+from watersmeet.operators.rectangle.algorithm import JoinsOnArrival, RectangleAlgorithm
 from watersmeet.operators.rectangle.cover import Cover
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.rectangle.partition import PartitionJoin
-from watersmeet.operators.rectangle.parts import Parts
+from watersmeet.operators.rectangle.workspace import RectangleWorkspace
 from watersmeet.policies import invoke
 
 BUGS = {
@@ -95,7 +95,7 @@ BUGS = {
     ),
     "what was kept and leaves at last is put behind newer rows": Bug(
         "hash-ripple",
-        (Parts, "_flush_side"),
+        (RectangleWorkspace, "_flush_side"),
         "0 if in_front else len(runs)",
         "len(runs)",
     ),
@@ -121,7 +121,7 @@ BUGS = {
     ),
     "partitions that are done are forgotten before they are": Bug(
         "grace",
-        (Parts, "drop_before"),
+        (RectangleWorkspace, "drop_before"),
         "gone[p:] = 0",
         "gone[p + 1:] = 0",
     ),
@@ -142,7 +142,7 @@ def test_a_join_too_near_the_end_is_noticed(
     bug = Bug("pr-join", (invoke, "expanding"), "if invocation.stops and", "if False and")
     bug.plant(monkeypatch)
     wrong = RectangleAlgorithm(
-        "pr-join", Meets.UNTIL_FULL, invoke.larger_halves, invoke=invoke.expanding
+        "pr-join", JoinsOnArrival.UNTIL_FULL, invoke.larger_halves, invoke=invoke.expanding
     )
     monkeypatch.setitem(family.RECTANGLE, "pr-join", wrong)
     with pytest.raises(AssertionError):

@@ -13,7 +13,7 @@ from watersmeet.estimators import (
     ClusterSample,
     Evidence,
     Kind,
-    Layout,
+    OrderCheck,
     Quantity,
     RippleSample,
     RowSample,
@@ -257,11 +257,11 @@ def test_heavy_tails_are_doubted_for_values_and_not_for_counts() -> None:
 
 
 def test_an_order_that_is_not_random_is_doubted() -> None:
-    layout = Layout.tested((np.arange(40), 400))
+    layout = OrderCheck.tested((np.arange(40), 400))
     assert "no random sample" in layout.objection
     result = normal(100).read(40, layout=layout)
     assert (result.reason == layout.objection).all()
-    assert not Layout.tested((np.arange(0, 400, 10), 400)).objection
+    assert not OrderCheck.tested((np.arange(0, 400, 10), 400)).objection
 
 
 def test_spread_of_few_skewed_values_is_doubted() -> None:

@@ -61,9 +61,9 @@ def test_nothing_to_average_is_null() -> None:
 def test_forms_of_packed_products_are_those_of_the_full_arrays() -> None:
     rng = np.random.default_rng(0)
     gradient, units = rng.normal(size=(1, 3)), rng.normal(size=(20, 7))
-    from watersmeet.estimators.moments import Form, cubes, products
+    from watersmeet.estimators.moments import LinearForm, cubes, products
 
-    form = Form(gradient, expression=1)
+    form = LinearForm(gradient, expression=1)
     along = units[:, 4:7] @ gradient[0]
     assert form.first(units[:1]).item() == pytest.approx(along[0])
     assert form.second(products(units).sum(axis=0)[None]).item() == pytest.approx((along**2).sum())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from watersmeet.kernels import matching
 from watersmeet.kernels.hashing import hash_codes, partition_of
 from watersmeet.model import Side
-from watersmeet.operators.history import LAST_HASH, History, Merge, Scan
+from watersmeet.operators.progressive.history import LAST_CODE, DdRecord, History, MdRecord
 
 STILL_HERE = 2**63 - 1
 LAST_STAMP = 30
@@ -29,28 +29,28 @@ def were_in_memory_together(left: Row, right: Row) -> bool:
     return max(left.arrived, right.arrived) < min(left.departed, right.departed)
 
 
-def scan_met(scan: Scan, in_memory: Row, on_disk: Row) -> bool:
+def scan_met(scan: MdRecord, in_memory: Row, on_disk: Row) -> bool:
     """An md-task ran while one was in memory, and read the other from disk."""
     return (
         in_memory.arrived < scan.stamp < in_memory.departed
         and scan.departed[0] <= on_disk.departed <= scan.departed[1]
-        and scan.hashes[0] <= on_disk.hash <= scan.hashes[1]
+        and scan.codes[0] <= on_disk.hash <= scan.codes[1]
     )
 
 
-def merge_met(merge: Merge, left: Row, right: Row) -> bool:
+def merge_met(merge: DdRecord, left: Row, right: Row) -> bool:
     """A dd-task merged the runs that hold them."""
     return (
         merge.left[0] <= left.departed <= merge.left[1]
         and merge.right[0] <= right.departed <= merge.right[1]
-        and merge.hashes[0] <= left.hash <= merge.hashes[1]
+        and merge.codes[0] <= left.hash <= merge.codes[1]
     )
 
 
 @dataclass(frozen=True)
 class Past:
-    scans: tuple[list[Scan], list[Scan]]
-    merges: list[Merge]
+    scans: tuple[list[MdRecord], list[MdRecord]]
+    merges: list[DdRecord]
 
     def met(self, left: Row, right: Row) -> bool:
         return (
@@ -72,7 +72,7 @@ class Past:
 
 STAMPS = st.integers(0, LAST_STAMP)
 # Rows have a hash of their own kind of number; ranges may begin and end between them.
-HASHES = st.sampled_from([0, 1, 5, 2**63, LAST_HASH])
+HASHES = st.sampled_from([0, 1, 5, 2**63, LAST_CODE])
 
 
 def ranges(ends: st.SearchStrategy[int]) -> st.SearchStrategy[tuple[int, int]]:
@@ -82,12 +82,12 @@ def ranges(ends: st.SearchStrategy[int]) -> st.SearchStrategy[tuple[int, int]]:
 @st.composite
 def pasts(draw: st.DrawFn) -> Past:
     """Scans in order of their stamps; a scan reads only what had left before it."""
-    scans: tuple[list[Scan], list[Scan]] = ([], [])
+    scans: tuple[list[MdRecord], list[MdRecord]] = ([], [])
     for side in Side:
         for stamp in sorted(draw(st.lists(st.integers(1, LAST_STAMP), max_size=5))):
             departed = draw(ranges(st.integers(0, stamp - 1)))
-            scans[side].append(Scan(stamp, departed, draw(ranges(HASHES))))
-    merges = st.builds(Merge, ranges(STAMPS), ranges(STAMPS), ranges(HASHES))
+            scans[side].append(MdRecord(stamp, departed, draw(ranges(HASHES))))
+    merges = st.builds(DdRecord, ranges(STAMPS), ranges(STAMPS), ranges(HASHES))
     return Past(scans, draw(st.lists(merges, max_size=3)))
 
 
@@ -150,28 +150,28 @@ def test_pairs_beyond_the_count_are_not_looked_at() -> None:
 
 @pytest.mark.parametrize("partitions", [1, 3, 32, 1000])
 def test_partitions_are_counted_as_they_are_named(partitions: int) -> None:
-    hashes = hash_codes(np.arange(5000, dtype=np.uint64))
-    hashes[:2] = 0, LAST_HASH
+    codes = hash_codes(np.arange(5000, dtype=np.uint64))
+    codes[:2] = 0, LAST_CODE
     counts = np.ones(partitions, np.int64)
-    matching.count_partitions(hashes, counts)
-    named = np.bincount(partition_of(hashes, partitions), minlength=partitions)
+    matching.count_partitions(codes, counts)
+    named = np.bincount(partition_of(codes, partitions), minlength=partitions)
     assert (counts - 1).tolist() == named.tolist()
 
 
 @given(
-    hashes=st.lists(st.integers(0, LAST_HASH), max_size=40),
+    codes=st.lists(st.integers(0, LAST_CODE), max_size=40),
     wanted=st.lists(st.integers(0, 6), min_size=4, max_size=4),
 )
-def test_rows_are_grouped_by_partition_oldest_first(hashes: list[int], wanted: list[int]) -> None:
-    nodes = np.zeros((len(hashes) + 3, 2), np.uint64)  # rows after `count` are not there
-    nodes[: len(hashes), 0] = hashes
-    partitions = partition_of(np.array(hashes, np.uint64), len(wanted)).tolist()
+def test_rows_are_grouped_by_partition_oldest_first(codes: list[int], wanted: list[int]) -> None:
+    nodes = np.zeros((len(codes) + 3, 2), np.uint64)  # rows after `count` are not there
+    nodes[: len(codes), 0] = codes
+    partitions = partition_of(np.array(codes, np.uint64), len(wanted)).tolist()
     own = [[row for row, p in enumerate(partitions) if p == q] for q in range(len(wanted))]
     taken = [rows[:most] for rows, most in zip(own, wanted, strict=True)]
     places = np.cumsum([len(rows) for rows in taken])
     cursor = places - [len(rows) for rows in taken]
     grouped = np.full(int(places[-1]), -1, np.int32)
-    matching.group_rows(nodes, len(hashes), places, cursor, grouped)
+    matching.group_rows(nodes, len(codes), places, cursor, grouped)
     assert grouped.tolist() == [row for rows in taken for row in rows]
     assert cursor.tolist() == places.tolist()
 

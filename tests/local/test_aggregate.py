@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.aggregates.oracle import Answer, assert_same, by_group
 from tests.aggregates.questions import Question, questions
-from watersmeet.aggregates import allowance, looks, planner
-from watersmeet.aggregates.estimate import Estimate
-from watersmeet.aggregates.numbers import ArithmeticFailed
-from watersmeet.aggregates.planner import Design
+from watersmeet.aggregates import allowance
+from watersmeet.aggregates.answer.estimate import Estimate
+from watersmeet.aggregates.sampling import looks, planner
+from watersmeet.aggregates.sampling.planner import Design
+from watersmeet.expressions.numbers import ArithmeticFailed
 from watersmeet.rows.schema import JoinSchema
 
 DESIGNS = tuple(Design)

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
-from watersmeet.aggregates.planner import Design
 from watersmeet.aggregates.run import AggregateRun
+from watersmeet.aggregates.sampling.planner import Design
 from watersmeet.errors import (
     InputChanged,
     InvalidArgument,

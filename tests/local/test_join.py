@@ -96,7 +96,7 @@ def test_waiting_input_stays_within_its_share_of_the_memory() -> None:
     run = wm.local.join(watched(left), watched(right), on="k", memory="2MB")
     rows = sum(len(batch) for batch in run)
     assert rows == sum(expected(left, right).values())
-    assert 0 < max(held) <= run._driver.plan.input
+    assert 0 < max(held) <= run._driver.shares.input
 
 
 def test_the_schema_is_known_at_once_or_with_the_first_batches() -> None:

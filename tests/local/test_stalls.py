@@ -116,4 +116,4 @@ def test_a_caller_who_does_not_pull_stops_the_reading() -> None:
         driver = run._driver
         driver._inbox.wait_until(lambda: not driver._inbox.has_room(Side.LEFT))
         assert sum(pulled) < LEFT.nbytes / 4
-        assert driver.memory.by_purpose()["input"] <= driver.plan.input
+        assert driver.memory.by_purpose()["input"] <= driver.shares.input

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from watersmeet.cli.timeline import Timeline, Track
+from watersmeet.cli.demo.timeline import Timeline, Track
 
 
 class Screen(io.TextIOWrapper):

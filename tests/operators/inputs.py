@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from watersmeet.model import Side
 from watersmeet.operators.family import make_progressive
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Costs, Tuning
 from watersmeet.rows.address import Matches
 from watersmeet.rows.schema import JoinSchema
@@ -40,7 +40,7 @@ def make(name: str, directory: Path, tuning: Tuning, *, memory: int = 2**20) -> 
         clock=lambda: 0.0,
         tuning=tuning,
     )
-    join.parts.block_bytes = BLOCK_BYTES
+    join.workspace.block_bytes = BLOCK_BYTES
     return join
 
 

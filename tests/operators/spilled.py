@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from watersmeet.operators.merging import Found
+from watersmeet.operators.progressive.merging import Found
 from watersmeet.store.runs import Piece, RunWriter, SpilledRun, stamped
 from watersmeet.store.spill import IoKind, SpillArea
 
@@ -22,7 +22,7 @@ def spilled(
     """A run of rows that arrived and left together, in order of hash."""
     in_order = sorted(rows, key=lambda row: row[1])
     columns = {
-        "__hash": [hash_ for _, hash_ in in_order],
+        "__code": [code for _, code in in_order],
         "__ats": [stay[0]] * len(in_order),
         "__dts": [stay[1]] * len(in_order),
         "number": [number for number, _ in in_order],

@@ -11,11 +11,12 @@ import pytest
 from tests.operators.inputs import COSTS
 from watersmeet.model import Side
 from watersmeet.operators.family import make_progressive
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.store.account import MemoryAccount, MemoryPlan
+from watersmeet.store.account import MemoryAccount
+from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 
 MEMORY = 4 * 2**20
@@ -61,7 +62,7 @@ def test_a_chunk_of_long_rows_fits_its_share_of_memory(
         results, largest = results + len(rows), max(largest, rows.nbytes)
     join.close()
     assert results == ROWS * ROWS // 10
-    assert largest <= MemoryPlan.split(MEMORY).work
+    assert largest <= MemoryShares.split(MEMORY).work
     assert account.peak <= account.limit
 
 
@@ -84,7 +85,7 @@ def test_few_long_rows_that_meet_each_other_fit_too(every: int, how: str, tmp_pa
     join.close()
     long = rows // every
     assert results == {"semi": rows, "anti": 0}.get(how, long * long + rows - long)
-    assert largest <= MemoryPlan.split(MEMORY).work
+    assert largest <= MemoryShares.split(MEMORY).work
 
 
 def test_short_rows_have_large_chunks_again_after_long_ones(tmp_path: Path) -> None:
@@ -100,10 +101,10 @@ def test_short_rows_have_large_chunks_again_after_long_ones(tmp_path: Path) -> N
     for side in Side:
         for _ in join.push(side, batches[side]):
             pass
-    assert len(join.parts.pairs) < 50
+    assert len(join.workspace.pairs) < 50
     short = pa.record_batch({"key": range(100, 60_100), "left": ["x"] * 60_000})
     for _ in join.push(Side.LEFT, short):
         pass
     assert join.metrics.rows_spilled > 0
-    assert len(join.parts.pairs) == 500
+    assert len(join.workspace.pairs) == 500
     join.close()

@@ -12,7 +12,7 @@ import pytest
 from tests.operators.inputs import COSTS, batch, make, numbered
 from watersmeet.kernels import matching
 from watersmeet.model import Side
-from watersmeet.operators.history import LAST_HASH, History, Merge, Scan
+from watersmeet.operators.progressive.history import LAST_CODE, DdRecord, History, MdRecord
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Stage
 from watersmeet.store.runs import STILL_HERE
@@ -22,14 +22,14 @@ HASH = 7
 
 
 def have_met(
-    history: History, left: tuple[int, int], right: tuple[int, int], hash_: int = HASH
+    history: History, left: tuple[int, int], right: tuple[int, int], code: int = HASH
 ) -> bool:
     """Whether two rows with these stays in memory have met."""
-    hashes = np.array([hash_], np.uint64)
+    codes = np.array([code], np.uint64)
     ats_l, dts_l, ats_r, dts_r = (np.array([stamp], np.int64) for stamp in (*left, *right))
     rows_l, rows_r = np.zeros((2, 1), np.int64)
     kept = matching.drop_met(
-        hashes, ats_l, dts_l, ats_r, dts_r, matching.NEITHER, *history.arrays(), rows_l, rows_r, 1
+        codes, ats_l, dts_l, ats_r, dts_r, matching.NEITHER, *history.arrays(), rows_l, rows_r, 1
     )
     return not kept
 
@@ -40,7 +40,7 @@ def have_met(
 def test_xjoins_pair_is_reported_at_5_and_neither_at_15_nor_in_the_dd_stage() -> None:
     history = History()
     assert have_met(history, (0, 10), (5, STILL_HERE))  # the md-stage at 15 finds it again
-    history.scanned(R, Scan(15, (10, 10)))
+    history.scanned(R, MdRecord(15, (10, 10)))
     assert have_met(history, (0, 10), (5, 20))  # and so does the dd-stage
 
 
@@ -48,7 +48,7 @@ def test_the_md_stage_at_15_counts_for_a_row_that_arrived_between() -> None:
     """t3 of R2 arrives at 12, after t1 has left: the md-stage at 15 is what joins them."""
     history = History()
     assert not have_met(history, (0, 10), (12, STILL_HERE))
-    history.scanned(R, Scan(15, (10, 10)))
+    history.scanned(R, MdRecord(15, (10, 10)))
     assert have_met(history, (0, 10), (12, STILL_HERE))
     assert have_met(history, (0, 10), (12, 20))
     assert not have_met(history, (0, 10), (16, 20))  # arrived after that md-stage
@@ -96,7 +96,7 @@ def test_hmjs_rule_of_equal_run_numbers_is_the_rule_of_stamps(k1: int, k2: int) 
 
 def test_an_md_task_joins_rows_in_memory_at_its_time_with_rows_that_had_left_before() -> None:
     history = History()
-    history.scanned(L, Scan(50, (10, 30)))
+    history.scanned(L, MdRecord(50, (10, 30)))
     assert have_met(history, (40, 60), (5, 30))
     assert have_met(history, (40, STILL_HERE), (5, 30))
     assert not have_met(history, (51, 60), (5, 30))  # had not arrived
@@ -108,7 +108,7 @@ def test_an_md_task_joins_rows_in_memory_at_its_time_with_rows_that_had_left_bef
 def test_rows_from_matching_runs_have_met() -> None:
     """One merge of runs r5_1 and r4_2 (Figure 6b): departures 10 to 20 on either side."""
     history = History()
-    history.merged(Merge((10, 20), (12, 18)))
+    history.merged(DdRecord((10, 20), (12, 18)))
     assert have_met(history, (1, 10), (11, 12))
     assert have_met(history, (13, 20), (11, 12))
     assert not have_met(history, (1, 10), (21, 22))  # of a run that came later
@@ -117,11 +117,11 @@ def test_rows_from_matching_runs_have_met() -> None:
 
 def test_a_merge_takes_the_place_of_those_that_made_its_runs() -> None:
     history = History()
-    history.merged(Merge((1, 4), (2, 5)))
-    history.merged(Merge((6, 8), (7, 9)))
-    history.merged(Merge((1, 8), (2, 9)))
+    history.merged(DdRecord((1, 4), (2, 5)))
+    history.merged(DdRecord((6, 8), (7, 9)))
+    history.merged(DdRecord((1, 8), (2, 9)))
     assert len(history.save()["merges"]) == 1
-    history.merged(Merge((11, 12), (2, 9)))
+    history.merged(DdRecord((11, 12), (2, 9)))
     assert len(history.save()["merges"]) == 2
 
 
@@ -130,13 +130,13 @@ def test_a_merge_takes_the_place_of_those_that_made_its_runs() -> None:
 
 def test_an_interrupted_scan_counts_as_far_as_it_came() -> None:
     history = History()
-    history.scanned(L, Scan(50, (10, 10), (0, 100)))
+    history.scanned(L, MdRecord(50, (10, 10), (0, 100)))
     assert have_met(history, (40, 60), (5, 10), 100)
     assert not have_met(history, (40, 60), (5, 10), 101)
-    history.scanned(L, Scan(55, (10, 10), (101, LAST_HASH)))
+    history.scanned(L, MdRecord(55, (10, 10), (101, LAST_CODE)))
     assert have_met(history, (40, 60), (5, 10), 101)
     assert not have_met(history, (52, 60), (5, 10), 100)
-    assert have_met(history, (52, 60), (5, 10), LAST_HASH)
+    assert have_met(history, (52, 60), (5, 10), LAST_CODE)
 
 
 def entries(history: History, side: Side) -> int:
@@ -145,11 +145,11 @@ def entries(history: History, side: Side) -> int:
 
 def test_steps_of_one_scan_become_one_entry() -> None:
     history = History()
-    for hashes in ((0, 4), (5, 9), (10, LAST_HASH)):
-        history.scanned(L, Scan(50, (10, 10), hashes))
+    for codes in ((0, 4), (5, 9), (10, LAST_CODE)):
+        history.scanned(L, MdRecord(50, (10, 10), codes))
     assert entries(history, L) == 1
     for departed in ((20, 25), (30, 30)):
-        history.scanned(L, Scan(50, departed))
+        history.scanned(L, MdRecord(50, departed))
     assert entries(history, L) == 1
     assert have_met(history, (40, 60), (5, 10), 3)
     assert have_met(history, (40, 60), (5, 30), 3)
@@ -158,17 +158,17 @@ def test_steps_of_one_scan_become_one_entry() -> None:
 def test_a_scan_that_begins_again_at_the_same_stamp_erases_nothing() -> None:
     """Found as a bug: run 1 at stamp 50; resumed at 60 with run 2, then all again at 60."""
     history = History()
-    history.scanned(R, Scan(50, (10, 10)))
-    history.scanned(R, Scan(60, (20, 20)))
-    history.scanned(R, Scan(60, (10, 10)))
+    history.scanned(R, MdRecord(50, (10, 10)))
+    history.scanned(R, MdRecord(60, (20, 20)))
+    history.scanned(R, MdRecord(60, (10, 10)))
     assert have_met(history, (11, 20), (30, STILL_HERE))
     assert have_met(history, (1, 10), (55, STILL_HERE))
 
 
 def test_a_history_survives_json() -> None:
     history = History()
-    history.scanned(L, Scan(50, (10, 10), (0, 100)))
-    history.scanned(R, Scan(60, (20, 20), (2**63, LAST_HASH)))
-    history.merged(Merge((10, 10), (20, 20), (0, LAST_HASH)))
+    history.scanned(L, MdRecord(50, (10, 10), (0, 100)))
+    history.scanned(R, MdRecord(60, (20, 20), (2**63, LAST_CODE)))
+    history.merged(DdRecord((10, 10), (20, 20), (0, LAST_CODE)))
     saved = json.dumps(history.save())
     assert json.dumps(History.load(json.loads(saved)).save()) == saved

@@ -10,7 +10,7 @@ import pytest
 
 from tests.operators.inputs import COSTS, batch, make, numbered
 from watersmeet.model import Side
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches, Stage
 

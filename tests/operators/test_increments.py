@@ -25,7 +25,7 @@ from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
 from watersmeet.testing.contract import check_schedules, forced_cases
-from watersmeet.testing.family import FamilyMember
+from watersmeet.testing.family import PublishedJoin
 from watersmeet.testing.schedule import Pause, Resources, StateFolder, play
 
 L, R = Side
@@ -91,7 +91,7 @@ class SavedJoin:
 
 
 @dataclass(frozen=True)
-class SavedMember(FamilyMember):
+class SavedMember(PublishedJoin):
     """One algorithm, saved after every step of a schedule, in a folder of its own."""
 
     folder: StateFolder = field(kw_only=True)
@@ -157,7 +157,7 @@ def test_a_spilled_file_is_put_once(tmp_path: Path, folder: StateFolder) -> None
         numbered(join.push(L, batch(L, range(start, start + 40), first=start)))
         join.save(folder)
     spilled = join.save(folder)["rows"]["spilled"]
-    inputs = {path.name for path in join.parts.spill.path.iterdir()}
+    inputs = {path.name for path in join.workspace.spill.path.iterdir()}
     assert len(spilled) == len(inputs) > 1
     join.close()
 

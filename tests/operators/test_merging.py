@@ -10,10 +10,10 @@ import pytest
 
 from tests.operators.spilled import ROWS, Row, numbers, pairs, spilled
 from watersmeet.model import Side
-from watersmeet.operators.disk import DiskPartition
-from watersmeet.operators.history import History
-from watersmeet.operators.merging import Merging
-from watersmeet.operators.tasks import DdTask
+from watersmeet.operators.progressive.disk import DiskPartition
+from watersmeet.operators.progressive.history import History
+from watersmeet.operators.progressive.merging import Merging
+from watersmeet.operators.progressive.tasks import DdTask
 from watersmeet.store.index import PairBuffer
 from watersmeet.store.runs import SpilledRun
 from watersmeet.store.spill import SpillArea

@@ -14,7 +14,7 @@ from tests.operators.inputs import BLOCK_BYTES, COSTS, SCHEMA, batch, make, numb
 from watersmeet.model import Side
 from watersmeet.operators.family import PROGRESSIVE, make_progressive
 from watersmeet.operators.metrics import FlushRecord, Metrics
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches, Stage
 from watersmeet.store.account import MemoryAccount
@@ -55,7 +55,7 @@ def test_every_flush_is_on_record_with_its_reason(name: str, tmp_path: Path) -> 
         clock=lambda: 0.0,
         tuning=TUNING,
     )
-    join.parts.block_bytes = BLOCK_BYTES
+    join.workspace.block_bytes = BLOCK_BYTES
     play(join)
     metrics = join.metrics
     assert metrics.flushes
@@ -129,11 +129,13 @@ def test_statistics_are_tables_by_side_and_partition(tmp_path: Path) -> None:
 def test_memory_in_use_is_told_and_given_back(tmp_path: Path) -> None:
     join = make("rpj", tmp_path, TUNING)
     numbered(join.push(Side.LEFT, batch(Side.LEFT, range(30))))
-    assert join.metrics.memory_used == sum(table.nbytes for table in join.parts.memory.tables) > 0
+    assert (
+        join.metrics.memory_used == sum(table.nbytes for table in join.workspace.memory.tables) > 0
+    )
     assert join.metrics.memory_peak >= join.metrics.memory_used
     join.close()
     assert join.metrics.memory_used == 0
-    assert join.parts.account.by_purpose() == {}
+    assert join.workspace.account.by_purpose() == {}
 
 
 def test_rows_without_a_key_are_counted(tmp_path: Path) -> None:

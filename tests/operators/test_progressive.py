@@ -12,7 +12,7 @@ from tests.operators.inputs import COSTS, batch, make, numbered
 from watersmeet.errors import InvalidArgument, MemoryTooSmall
 from watersmeet.model import Side
 from watersmeet.operators.family import PROGRESSIVE, make_progressive
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store import marks
@@ -118,7 +118,7 @@ def test_a_limit_below_what_marks_need_ends(name: str, tmp_path: Path) -> None:
     join = of_texts(name, tmp_path, memory=2**18, how="full")
     list(join.push(L, texts(range(100), [10])))
     list(join.resize(0))
-    assert not join.parts.memory.rows.any()
+    assert not join.workspace.memory.rows.any()
     unmatched = sum(map(len, join.end(L))) + sum(map(len, join.end(R)))
     assert unmatched + sum(map(len, join.finish())) == 100
     join.close()
@@ -168,7 +168,7 @@ def test_a_join_can_be_left_in_the_middle_of_anything(name: str, tmp_path: Path)
     tuning = Tuning(partitions=2, memory_rows=10, fan_in=2, chunk_rows=3, costs=COSTS)
     for stage in ("push", "idle", "finish"):
         join = make(name, tmp_path, tuning)
-        join.parts.block_bytes = 1
+        join.workspace.block_bytes = 1
         for side in (L, R, L, R):
             list(join.push(side, batch(side, [1, 2, 3] * 8)))
         if stage == "push":
@@ -187,10 +187,10 @@ def test_a_join_can_be_left_in_the_middle_of_anything(name: str, tmp_path: Path)
 def test_the_tables_of_a_closed_join_are_freed(tmp_path: Path) -> None:
     join = make("rpj", tmp_path, Tuning(partitions=2, memory_rows=1000, costs=COSTS))
     list(join.push(L, batch(L, range(500))))
-    assert join.parts.memory.nbytes
+    assert join.workspace.memory.nbytes
     join.close()
-    assert not join.parts.memory.nbytes
-    assert not join.parts.account.used
+    assert not join.workspace.memory.nbytes
+    assert not join.workspace.account.used
 
 
 def test_an_unknown_algorithm_is_refused_with_those_there_are(tmp_path: Path) -> None:
@@ -204,9 +204,9 @@ def test_one_side_that_ends_first_frees_what_the_other_has_in_memory(tmp_path: P
     list(join.push(L, batch(L, range(50))))
     list(join.push(R, batch(R, range(50))))
     list(join.end(L))
-    assert join.parts.memory.rows.sum(axis=1).tolist() == [50, 0]
+    assert join.workspace.memory.rows.sum(axis=1).tolist() == [50, 0]
     assert numbered(join.push(R, batch(R, range(50), first=50))) == Counter(
         {(n, n + 50): 1 for n in range(50)}
     )
-    assert join.parts.memory.rows.sum(axis=1).tolist() == [50, 0]
+    assert join.workspace.memory.rows.sum(axis=1).tolist() == [50, 0]
     join.close()

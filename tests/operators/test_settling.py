@@ -13,15 +13,17 @@ import pytest
 
 from tests.operators.inputs import BLOCK_BYTES, COSTS, SCHEMA, batch, numbered
 from watersmeet.model import Side
-from watersmeet.operators import compaction, debt, progressive
+from watersmeet.operators import compaction
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.family import ALGORITHMS, make_operator, restore_operator
-from watersmeet.operators.history import History
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.progressive import debt
+from watersmeet.operators.progressive import join as progressive
+from watersmeet.operators.progressive.history import History
+from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.rectangle import join as rectangle
 from watersmeet.operators.rectangle.cover import Cover
 from watersmeet.operators.rectangle.join import RectangleJoin
-from watersmeet.operators.rectangle.parts import Parts
+from watersmeet.operators.rectangle.workspace import RectangleWorkspace
 from watersmeet.operators.tuning import Tuning
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
@@ -56,7 +58,7 @@ class Endless:
     @staticmethod
     def _with_small_blocks(join: JoinOperator) -> JoinOperator:
         assert isinstance(join, ProgressiveJoin | RectangleJoin)
-        join.parts.block_bytes = BLOCK_BYTES
+        join.workspace.block_bytes = BLOCK_BYTES
         return join
 
     def step(self) -> None:
@@ -149,12 +151,12 @@ BUGS: dict[str, tuple[list[str], Any, str, Any]] = {
     ),
     "a rectangle owes nothing": (SHARED, RectangleJoin, "owed", lambda *_: [0, 0]),
     "covers stay shared while partitions are completed": (
-        SHARED, Parts, "divide_covers", lambda *_: None,
+        SHARED, RectangleWorkspace, "divide_covers", lambda *_: None,
     ),
     "nothing is known to have met once all has": (
         SHARED, Cover, "complete", classmethod(lambda cls, _: cls()),
     ),
-    "kept rows are not pinned": (["hash-ripple"], Parts, "pinned", lambda *_: [0, 0]),
+    "kept rows are not pinned": (["hash-ripple"], RectangleWorkspace, "pinned", lambda *_: [0, 0]),
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from tests.operators.inputs import COSTS, batch, make, numbered
 from tests.store.devices import small_device
 from watersmeet.errors import SpillCorrupted, SpillError
 from watersmeet.model import Side
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches
 

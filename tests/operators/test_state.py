@@ -17,7 +17,7 @@ from watersmeet.errors import SpillCorrupted, StateError
 from watersmeet.model import Side
 from watersmeet.operators.base import Manifest, StateArea
 from watersmeet.operators.family import PROGRESSIVE
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
@@ -133,7 +133,7 @@ def test_less_memory_after_a_restore_is_kept_to_from_the_next_row_on(tmp_path: P
     smaller = Tuning(partitions=3, memory_rows=5, costs=COSTS)
     other = restored(area, join.save(area), tmp_path, tuning=smaller)
     found += numbered(other.push(L, batch(L, KEYS[80:81], first=80)))
-    assert other.parts.memory.used <= 5
+    assert other.workspace.memory.used <= 5
     assert found + rest(other) == EVERY
     for each in (join, other, area):
         each.close()

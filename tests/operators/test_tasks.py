@@ -9,7 +9,7 @@ import pytest
 
 from tests.operators.inputs import COSTS, batch, make, numbered
 from watersmeet.model import Side
-from watersmeet.operators.tasks import MdTask
+from watersmeet.operators.progressive.tasks import MdTask
 from watersmeet.operators.tuning import Tuning
 from watersmeet.store.spill import Io, IoKind
 from watersmeet.testing.schedule import Pause
@@ -22,7 +22,7 @@ TUNING = Tuning(partitions=1, memory_rows=8, flush_share=0, costs=COSTS)
 @pytest.mark.parametrize("polls", range(9))
 def test_an_md_task_may_be_interrupted_between_any_two_blocks(polls: int, tmp_path: Path) -> None:
     join = make("xjoin", tmp_path, TUNING)
-    join.parts.block_bytes = 1  # blocks of a row
+    join.workspace.block_bytes = 1  # blocks of a row
     found = Counter[tuple[int, int]]()
     list(join.push(L, batch(L, [*range(6), 9, 9, 9])))  # eight rows of it are flushed
     found += numbered(join.push(R, batch(R, [0, 1, 2])))
@@ -41,7 +41,7 @@ def test_an_md_task_may_be_interrupted_between_any_two_blocks(polls: int, tmp_pa
 
 def test_a_run_that_is_flushed_while_an_md_task_waits_is_read_too(tmp_path: Path) -> None:
     join = make("xjoin", tmp_path, TUNING)
-    join.parts.block_bytes = 1
+    join.workspace.block_bytes = 1
     list(join.push(L, batch(L, [*range(6), 8, 8, 8])))
     found = numbered(join.push(R, batch(R, [0])))
     found += numbered(join.idle(Pause(2)))
@@ -49,7 +49,7 @@ def test_a_run_that_is_flushed_while_an_md_task_waits_is_read_too(tmp_path: Path
     assert running is not None
     assert isinstance(running.task, MdTask)
     found += numbered(join.push(L, batch(L, [20, 21, 22, 23, 24, 25, 26], first=9)))
-    assert len(join.parts.disk[0].runs[L]) == 2
+    assert len(join.workspace.disk[0].runs[L]) == 2
     # Came before that run left, so the two met in memory.
     found += numbered(join.push(R, batch(R, [20], first=1)))
     found += numbered(join.idle(lambda: False))
@@ -63,8 +63,8 @@ def test_a_run_that_is_flushed_while_an_md_task_waits_is_read_too(tmp_path: Path
 def test_an_md_task_reads_every_block_of_the_other_side_once(tmp_path: Path) -> None:
     seen: list[Io] = []
     join = make("xjoin", tmp_path, TUNING)
-    join.parts.spill._observe = seen.append
-    join.parts.block_bytes = 1
+    join.workspace.spill._observe = seen.append
+    join.workspace.block_bytes = 1
     list(join.push(L, batch(L, [*range(6), 9, 9, 9])))
     list(join.push(R, batch(R, [0, 1, 2])))
     list(join.idle(lambda: False))

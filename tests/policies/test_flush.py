@@ -66,7 +66,7 @@ def test_the_papers_example_evicts_ten_and_then_five(tmp_path: Path) -> None:
     one, two = keys_by_partition()
     for side in Side:
         list(join.push(side, batch(side, [one, two] * 10)))
-    memory = join.parts.memory
+    memory = join.workspace.memory
     assert memory.rows.tolist() == [[10, 10], [10, 10]]
     taken, reasons = memory.choose(flush.optimal(Held(memory.rows, np.array(ARRIVING))), 15)
     assert taken.tolist() == [[10, 0], [0, 5]]
@@ -79,8 +79,8 @@ def test_the_papers_example_evicts_ten_and_then_five(tmp_path: Path) -> None:
 
 def keys_by_partition() -> list[int]:
     """A key for either of two partitions."""
-    hashes = SCHEMA.encode(L, batch(L, range(100))).hashes
-    return [int(np.flatnonzero(hashes >> np.uint64(63) == p)[0]) for p in (0, 1)]
+    codes = SCHEMA.encode(L, batch(L, range(100))).codes
+    return [int(np.flatnonzero(codes >> np.uint64(63) == p)[0]) for p in (0, 1)]
 
 
 def expected_results(rows: np.ndarray, arriving: np.ndarray) -> float:

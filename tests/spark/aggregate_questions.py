@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import watersmeet as wm
-from watersmeet.aggregates.numbers import ArithmeticFailed
-from watersmeet.aggregates.specification import Aggregate
+from watersmeet.aggregates.ask.specification import Aggregate
 from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.expressions.numbers import ArithmeticFailed
 
 LEFT_ROWS, RIGHT_ROWS, KEYS = 700, 300, 60
 _SPARK_JOIN = {"semi": "left_semi", "anti": "left_anti"}

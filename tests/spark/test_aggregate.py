@@ -24,10 +24,10 @@ import watersmeet as wm
 from tests.aggregates.oracle import assert_same, by_group
 from tests.spark.workers import workers
 from watersmeet.aggregates import allowance
-from watersmeet.aggregates.numbers import ArithmeticFailed
-from watersmeet.aggregates.planner import Design
-from watersmeet.aggregates.specification import Aggregate
+from watersmeet.aggregates.ask.specification import Aggregate
+from watersmeet.aggregates.sampling.planner import Design
 from watersmeet.errors import InputChanged, InvalidArgument, SchemaError
+from watersmeet.expressions.numbers import ArithmeticFailed
 from watersmeet.spark.aggregates import engine
 from watersmeet.spark.aggregates.aggregate import SparkAggregate
 from watersmeet.spark.aggregates.tasks import heard, read_blocks

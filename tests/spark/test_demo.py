@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from watersmeet.cli import race, tpch
+from watersmeet.cli import spark_tables
+from watersmeet.cli.demo import tpch
 from watersmeet.errors import WatersmeetError
 
 pytestmark = pytest.mark.spark
@@ -71,9 +72,9 @@ class LostForWords:
 
 
 def test_tidying_up_after_ctrl_c_may_fail_and_is_still_an_interruption() -> None:
-    with pytest.raises(KeyboardInterrupt), race.closing_session(LostForWords()):
+    with pytest.raises(KeyboardInterrupt), spark_tables.closing_session(LostForWords()):
         raise KeyboardInterrupt
-    with pytest.raises(ConnectionError), race.closing_session(LostForWords()):
+    with pytest.raises(ConnectionError), spark_tables.closing_session(LostForWords()):
         pass
 
     def interrupted() -> None:
@@ -84,8 +85,8 @@ def test_tidying_up_after_ctrl_c_may_fail_and_is_still_an_interruption() -> None
 
     with pytest.raises(ConnectionError) as caught:
         interrupted()
-    assert race.was_interrupted(caught.value)
-    assert not race.was_interrupted(ConnectionError())
+    assert spark_tables.was_interrupted(caught.value)
+    assert not spark_tables.was_interrupted(ConnectionError())
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ from tests.spark.session import CORES, settings
 from watersmeet.errors import InvalidArgument, MissingPackage
 from watersmeet.spark.interpreter import _fits
 from watersmeet.spark.java import java_home
+from watersmeet.spark.jobs import run_tasks
 from watersmeet.spark.session import check_session
-from watersmeet.spark.tables.jobs import run_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,7 +129,7 @@ NOT_ACTIVATED = """
 import gc
 import watersmeet as wm
 from pyspark.sql import SparkSession
-from watersmeet.spark.tables.jobs import run_tasks
+from watersmeet.spark.jobs import run_tasks
 
 spark = SparkSession.builder.master("local[2,4]").config("spark.ui.enabled", "false").getOrCreate()
 assert spark.sparkContext.pythonExec == "python3"

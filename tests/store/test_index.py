@@ -38,26 +38,24 @@ def test_every_pair_is_found_once(stored: list[int], wanted: list[int], room: in
 
 @pytest.mark.parametrize("sizes", [[1023, 1, 1], [1024, 1], [700, 700, 2000, 1], [5000]], ids=str)
 def test_rows_stay_findable_while_the_buckets_grow(sizes: list[int]) -> None:
-    hashes = np.random.default_rng(0).integers(0, 2**63, sum(sizes), np.uint64)
-    hashes[1::2] &= ~np.uint64(0xFFF)  # half of them share one bucket out of 4,096
+    codes = np.random.default_rng(0).integers(0, 2**63, sum(sizes), np.uint64)
+    codes[1::2] &= ~np.uint64(0xFFF)  # half of them share one bucket out of 4,096
     index, start = HashIndex(sum(sizes)), 0
     for size in sizes:
-        index.add(hashes[start : start + size])
+        index.add(codes[start : start + size])
         start += size
         assert len(index) == start
-        want = hashes[: start + 1]
-        assert pairs_found(index, want, PairBuffer(100)) == pairs_by_definition(
-            hashes[:start], want
-        )
+        want = codes[: start + 1]
+        assert pairs_found(index, want, PairBuffer(100)) == pairs_by_definition(codes[:start], want)
 
 
 def test_rows_after_a_shrink_are_not_found_and_others_take_their_place() -> None:
-    hashes = np.arange(2000, dtype=np.uint64)
-    index = HashIndex.over(hashes)
+    codes = np.arange(2000, dtype=np.uint64)
+    index = HashIndex.over(codes)
     index.shrink(3)
-    assert pairs_found(index, hashes, PairBuffer(10)) == {(0, 0): 1, (1, 1): 1, (2, 2): 1}
+    assert pairs_found(index, codes, PairBuffer(10)) == {(0, 0): 1, (1, 1): 1, (2, 2): 1}
     index.add(np.array([1999], np.uint64))
-    assert pairs_found(index, hashes, PairBuffer(10))[3, 1999] == 1
+    assert pairs_found(index, codes, PairBuffer(10))[3, 1999] == 1
 
 
 def test_an_index_without_rows_finds_nothing() -> None:

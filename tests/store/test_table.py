@@ -37,13 +37,13 @@ class TableAgainstAList(RuleBasedStateMachine):
 
     @rule(keys=KEYS)
     def add(self, keys: list[int]) -> None:
-        batch, hashes = rows_of(keys, self.stamp), hashes_of(keys)
+        batch, codes = rows_of(keys, self.stamp), hashes_of(keys)
         stamps = np.arange(self.stamp, self.stamp + len(keys))
         before = self.table.nbytes
-        self.table.add(hashes, stamps, batch)
+        self.table.add(codes, stamps, batch)
         grown = self.table.nbytes - before
         assert abs(grown - batch_bytes(batch)) <= 64  # bitmaps of lists are padded
-        partitions = partition_of(hashes, PARTITIONS).tolist()
+        partitions = partition_of(codes, PARTITIONS).tolist()
         self.rows += zip(partitions, stamps.tolist(), batch.to_pylist(), strict=True)
         self.stamp += len(keys)
 
@@ -91,7 +91,7 @@ class TableAgainstAList(RuleBasedStateMachine):
             values = [row[name] for _, _, row in self.rows]
             assert self.table.take(column, every).to_pylist() == values
         keys = [int(str(row["key"])) for _, _, row in self.rows]
-        assert self.table.hashes(every).tolist() == hashes_of(keys).tolist()
+        assert self.table.codes(every).tolist() == hashes_of(keys).tolist()
 
 
 TestTableAgainstAList = TableAgainstAList.TestCase
@@ -109,8 +109,8 @@ def test_few_rows_in_a_table_that_held_many_are_not_long_rows() -> None:
     schema = pa.schema({"k": pa.int64()})
     table = Table(schema, rows=100_000, nbytes=0, partitions=1)
     rows = pa.record_batch({"k": np.arange(100_000)}, schema=schema)
-    hashes = np.arange(100_000, dtype=np.uint64)
-    table.add(hashes, np.arange(100_000), rows)
+    codes = np.arange(100_000, dtype=np.uint64)
+    table.add(codes, np.arange(100_000), rows)
     mean = table.mean_bytes()
     keep = np.zeros(100_000, np.bool_)
     keep[:3] = True

@@ -18,7 +18,7 @@ from watersmeet.rows.address import Matches
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
-from watersmeet.testing.family import FamilyMember
+from watersmeet.testing.family import PublishedJoin
 from watersmeet.testing.oracle import Rows, comparable, counted
 from watersmeet.testing.schedule import Pause, Resources
 
@@ -86,7 +86,7 @@ def by_operator(example: Example, how: JoinType, algorithm: str, directory: Path
     schema = JoinSchema.resolve(
         example.left.schema, example.right.schema, example.on, how, condition=example.condition
     )
-    operator = FamilyMember(algorithm, tiny(example), block_bytes=300).make(
+    operator = PublishedJoin(algorithm, tiny(example), block_bytes=300).make(
         schema, Resources(MemoryAccount(64 * 2**20), SpillArea(directory))
     )
     rows = counted(schema.materialise(matches) for matches in _played(operator, example))

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
-from watersmeet.spark.tables.jobs import cancel
+from watersmeet.spark.jobs import cancel
 
 
 @pytest.mark.parametrize(

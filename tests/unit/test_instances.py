@@ -18,10 +18,11 @@ from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import ALGORITHMS
 from watersmeet.operators.question import Question
 from watersmeet.spark import cache
+from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.tables.instances import JoinTask, arrivals, join_wave
-from watersmeet.spark.tables.plan import Place, Plan
+from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.scanning import routed
-from watersmeet.store.storage import Sections, Storage
+from watersmeet.store.exchange import ExchangeDir, Sections
 from watersmeet.testing.oracle import assert_same, counted, expected_rows, pairs_by_loop
 
 # Three hundred of these fill the smallest memory, so that operators flush between waves.
@@ -45,8 +46,8 @@ def plan(folder: Path, *, algorithm: str, how: str, instances: int) -> Plan:
         instances=instances,
         asked_instances=instances,
         keeps_operators=True,
-        place=Place(instances, instances),
-        storage=Storage(folder.as_uri()),
+        slots=TaskSlots(instances, instances),
+        storage=ExchangeDir(folder.as_uri()),
         spill_dir=str(folder),
     )
 

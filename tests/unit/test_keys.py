@@ -245,7 +245,7 @@ def test_a_slice_is_encoded_like_its_copy(data: st.DataObject, name: str, start:
     one, two = schema.encode(Side.LEFT, sliced), schema.encode(Side.LEFT, copied)
     keyed = valid(one)
     np.testing.assert_array_equal(keyed, valid(two))
-    np.testing.assert_array_equal(one.hashes[keyed], two.hashes[keyed])
+    np.testing.assert_array_equal(one.codes[keyed], two.codes[keyed])
 
 
 def codec(left: dict[str, pa.DataType], right: dict[str, pa.DataType] | None = None) -> Any:
@@ -378,9 +378,9 @@ def test_no_rows_and_only_nulls(name: str) -> None:
     shapes = pa.schema({"k": left.type}), pa.schema({"k": right.type})
     schema = JoinSchema.resolve(*shapes, "k")
     empty = schema.encode(Side.LEFT, left_batch(left, 0))
-    assert len(empty.hashes) == 0
+    assert len(empty.codes) == 0
     nulls = schema.encode(Side.LEFT, left_batch(left, 3))
-    assert len(nulls.hashes) == 3
+    assert len(nulls.codes) == 3
     assert nulls.valid is not None
     assert not nulls.valid.any()
 

@@ -183,7 +183,7 @@ def test_skewed_keys_fill_a_tenth_of_a_relation_into_one_partition() -> None:
     assert join_size(left, right) > 3 * SMALL.rows
     nothing = pa.nulls(len(left), pa.float64()), pa.nulls(len(left), pa.binary(88))
     batch = pa.RecordBatch.from_arrays([pa.array(left), *nothing], schema=SCHEMA)
-    hashes = join_schema().encode(Side.LEFT, batch).hashes
+    hashes = join_schema().encode(Side.LEFT, batch).codes
     sizes = np.bincount(partition_of(hashes, SMALL.partitions(CASES[0])))
     assert sizes.max() > 0.1 * len(left)
 

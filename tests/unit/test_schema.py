@@ -243,8 +243,8 @@ def test_a_condition_sees_only_pairs_whose_keys_are_equal() -> None:
     shape = pa.schema({"k": pa.int64(), "v": pa.int64()})
     batch = pa.record_batch([[1, 2], [0, 1]], schema=shape)
 
-    def constant(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        return np.zeros_like(hashes)
+    def constant(codes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+        return np.zeros_like(codes)
 
     condition = pc.divide(pc.field("v"), pc.field("v_right")) == 1
     schema = JoinSchema.resolve(shape, shape, "k", condition=condition, rehash=constant)
@@ -296,9 +296,9 @@ def test_a_nullable_column_is_accepted_while_it_has_no_null() -> None:
 
 def test_metadata_of_a_schema_makes_no_difference() -> None:
     schema = JoinSchema.resolve(ORDERS.with_metadata({"pandas": "{}"}), ITEMS, "id")
-    assert len(schema.encode(Side.LEFT, orders).hashes) == 3
+    assert len(schema.encode(Side.LEFT, orders).codes) == 3
     described = orders.replace_schema_metadata({"a": "b"})
-    assert len(schema.encode(Side.LEFT, described).hashes) == 3
+    assert len(schema.encode(Side.LEFT, described).codes) == 3
     assert schema.output.metadata is None
 
 
@@ -326,7 +326,7 @@ def test_a_schema_can_be_sent_to_another_process() -> None:
         schema = JoinSchema.resolve(**shape, on=on)
         again = pickle.loads(pickle.dumps(schema))
         one, two = schema.encode(Side.LEFT, orders), again.encode(Side.LEFT, orders)
-        np.testing.assert_array_equal(one.hashes, two.hashes)
+        np.testing.assert_array_equal(one.codes, two.codes)
         assert one.rows.equals(two.rows)
         assert again.output == schema.output
         left, right = rows(one.rows, 1), rows(schema.encode(Side.RIGHT, items).rows, 0)

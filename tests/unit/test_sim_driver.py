@@ -10,7 +10,7 @@ import pytest
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.operators.family import make_progressive
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Costs, Tuning
 from watersmeet.rows.address import Stage
 from watersmeet.sim.charges import Disk, Processor

@@ -86,11 +86,11 @@ def test_every_partition_has_its_500_keys_by_the_operators_own_hash() -> None:
     assert len(np.unique(members)) == 10_000
     assert members.min() == 1
     batch = pa.RecordBatch.from_arrays([pa.array(members.ravel())], schema=SCHEMA)
-    hashes = join_schema().encode(Side.LEFT, batch).hashes
+    hashes = join_schema().encode(Side.LEFT, batch).codes
     assert np.array_equal(partition_of(hashes, 20).reshape(20, 500)[:, 0], np.arange(20))
     assert np.all(partition_of(hashes, 20) == np.repeat(np.arange(20), 500))
     # Nothing smaller was passed over: the first integers of each partition, in order.
     assert np.all(np.diff(members, axis=1) > 0)
     every = pa.RecordBatch.from_arrays([pa.array(np.arange(1, members.max() + 1))], schema=SCHEMA)
-    partitions = partition_of(join_schema().encode(Side.LEFT, every).hashes, 20)
+    partitions = partition_of(join_schema().encode(Side.LEFT, every).codes, 20)
     assert np.array_equal(members[3], 1 + np.flatnonzero(partitions == 3)[:500])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from watersmeet.errors import MemoryTooSmall
 from watersmeet.model import parse_bytes
-from watersmeet.store.account import SMALLEST_MEMORY
+from watersmeet.store.shares import SMALLEST_MEMORY
 
 _MB = 2**20
 # More than this a worker cannot put to use: its batches would leave the processor's cache.

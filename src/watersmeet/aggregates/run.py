@@ -14,24 +14,24 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.aggregates.allowance import Allowance, SideTooLarge, TooManyGroups
-from watersmeet.aggregates.bounds import bounds_of
-from watersmeet.aggregates.engine import Engine
-from watersmeet.aggregates.estimate import Estimate, Progress, Unseen
-from watersmeet.aggregates.explain import explain
-from watersmeet.aggregates.ledger import Ledger, RippleLedger
-from watersmeet.aggregates.looks import Look, Looks
-from watersmeet.aggregates.outlook import Outlook, outlook, pace
-from watersmeet.aggregates.planner import Design, ReadPlan, Table
-from watersmeet.aggregates.question import ResolvedQuestion
-from watersmeet.aggregates.score import ScoreCard
-from watersmeet.aggregates.settings import Goal, Settings, share
-from watersmeet.aggregates.strata import Strata, strata
-from watersmeet.aggregates.summing import sample_bytes
-from watersmeet.aggregates.totals import BlockTotals
+from watersmeet.aggregates.answer.estimate import Estimate, Progress, Unseen
+from watersmeet.aggregates.answer.ledger import Ledger, RippleLedger
+from watersmeet.aggregates.answer.outlook import Outlook, outlook, pace
+from watersmeet.aggregates.answer.score import ScoreCard
+from watersmeet.aggregates.ask.question import ResolvedQuestion
+from watersmeet.aggregates.ask.settings import Goal, Settings, share
+from watersmeet.aggregates.partials.summing import sample_bytes
+from watersmeet.aggregates.partials.totals import BlockTotals
+from watersmeet.aggregates.sampling.engine import Engine
+from watersmeet.aggregates.sampling.looks import Look, Looks
+from watersmeet.aggregates.sampling.planner import Design, ReadPlan, Table
+from watersmeet.aggregates.sampling.strata import Strata, strata
+from watersmeet.aggregates.view.explain import explain
 from watersmeet.errors import InvalidArgument, RunClosed, WatersmeetError
-from watersmeet.estimators import Cells, Layout, Quantity, Totals, Unread, cells
+from watersmeet.estimators import Cells, OrderCheck, Quantity, Totals, Unread, cells
 from watersmeet.estimators.forecast import Forecast
 from watersmeet.estimators.unseen import unseen_groups
+from watersmeet.expressions.bounds import bounds_of
 from watersmeet.model import JoinType, Side
 
 
@@ -281,7 +281,7 @@ class AggregateRun:
 
     def plot(self, path: str | Path | None = None, *, groups: int = 6) -> Any:
         """Draw how the intervals shrank: a matplotlib figure, also written to `path` if given."""
-        from watersmeet.aggregates.plot import plot
+        from watersmeet.aggregates.view.plot import plot
 
         return plot(self.history or [self.latest], path=path, groups=groups)
 
@@ -485,10 +485,10 @@ class AggregateRun:
             found.append(Unread(ends, rows, keyed, self._ledger.partners))
         return [*found, Unread(None, rows, keyed, self._ledger.partners)]
 
-    def _layout(self) -> Layout:
+    def _layout(self) -> OrderCheck:
         """Whether the blocks read so far can stand for all."""
         if self._plan.objection:
-            return Layout(self._plan.objection)
+            return OrderCheck(self._plan.objection)
         sampled = self._plan.sampled
         order = np.array(self._plan.orders[sampled], np.int64)
         read = order[: self._looks.done(sampled)]
@@ -498,7 +498,7 @@ class AggregateRun:
             members = np.flatnonzero(strata == stratum)
             mine = read[strata[read] == stratum]
             places.append((np.searchsorted(members, mine), len(members)))
-        return Layout.tested(*places)
+        return OrderCheck.tested(*places)
 
     def _progress(self, look: Look) -> Progress:
         """Of the sides that are sampled; the other one is read first, or along with them."""

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import watersmeet as wm
-from watersmeet.aggregates.estimate import Estimate
-from watersmeet.aggregates.layout import in_order
-from watersmeet.aggregates.plot import check_path
+from watersmeet.aggregates.answer.estimate import Estimate
+from watersmeet.aggregates.answer.layout import in_order
+from watersmeet.aggregates.ask.specification import Aggregate
 from watersmeet.aggregates.run import AggregateRun
-from watersmeet.aggregates.specification import Aggregate
+from watersmeet.aggregates.view.plot import check_path
 from watersmeet.cli.livetable import LiveTable
 from watersmeet.cli.target import check_target
 from watersmeet.drawing import require_matplotlib
@@ -191,7 +191,7 @@ def _started(arguments: argparse.Namespace) -> Iterator[AggregateRun]:
     }
     if arguments.spark:
         # Loaded when asked for: it needs Spark.
-        from watersmeet.cli.sparkrun import spark_tables
+        from watersmeet.cli.spark_tables import spark_tables
 
         with spark_tables(arguments.left, arguments.right) as (left, right):
             settings["storage"] = arguments.spill_dir

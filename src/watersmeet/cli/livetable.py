@@ -8,9 +8,9 @@ import textwrap
 from types import TracebackType
 from typing import Self, TextIO
 
-from watersmeet.aggregates.estimate import Estimate
-from watersmeet.aggregates.layout import head, show
-from watersmeet.cli.timeline import BEGIN_LIVE, END_LIVE, can_draw
+from watersmeet.aggregates.answer.estimate import Estimate
+from watersmeet.aggregates.answer.layout import head, show
+from watersmeet.cli.demo.timeline import BEGIN_LIVE, END_LIVE, can_draw
 
 
 class LiveTable:

@@ -16,7 +16,7 @@ from watersmeet.estimators.rows import RowSample
 from watersmeet.estimators.stratified import StratifiedSample
 from watersmeet.estimators.tails import TailSketch
 from watersmeet.estimators.totals import Reading, Totals, take_all
-from watersmeet.estimators.trust import Layout
+from watersmeet.estimators.trust import OrderCheck
 from watersmeet.estimators.universe import UniverseSample
 from watersmeet.estimators.unread import Unread
 from watersmeet.estimators.unseen import Unseen, unseen_groups
@@ -27,7 +27,7 @@ __all__ = [
     "Evidence",
     "Forecast",
     "Kind",
-    "Layout",
+    "OrderCheck",
     "PartitionedSample",
     "Quantity",
     "Reading",

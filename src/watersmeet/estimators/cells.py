@@ -15,13 +15,13 @@ from watersmeet.estimators.intervals import (
     tail_probability,
     zero_match_bound,
 )
-from watersmeet.estimators.moments import Floats, Form
+from watersmeet.estimators.moments import Floats, LinearForm
 from watersmeet.estimators.quantities import Kind, Quantity
 from watersmeet.estimators.ratios import jackknife
 from watersmeet.estimators.skewness import shift, skewness
 from watersmeet.estimators.tails import TailSketch
 from watersmeet.estimators.totals import Totals
-from watersmeet.estimators.trust import Layout, doubts, few_rows, pick
+from watersmeet.estimators.trust import OrderCheck, doubts, few_rows, pick
 from watersmeet.estimators.unread import Unread
 
 Bound = tuple[float, float]
@@ -49,7 +49,7 @@ def cells(
     statements: int = 1,
     looks: int | None = 1,
     tails: Sequence[TailSketch | None] | None = None,
-    layout: Layout | None = None,
+    layout: OrderCheck | None = None,
     bounds: Sequence[Bound | None] | None = None,
     unread: Sequence[Unread] | None = None,
     fanout: int = 1,
@@ -77,7 +77,7 @@ def cells(
             bound=None
             if bounds is None or quantity.expression is None
             else bounds[quantity.expression],
-            layout=layout or Layout(),
+            layout=layout or OrderCheck(),
             unread=Unread(bounds=(0.0, 0.0))
             if unread is None
             else unread[-1 if quantity.expression is None else quantity.expression],
@@ -97,7 +97,7 @@ def _column(
     tail: float,
     sketch: TailSketch | None,
     bound: Bound | None,
-    layout: Layout,
+    layout: OrderCheck,
     unread: Unread,
     fanout: int,
 ) -> tuple[NDArray[np.generic], ...]:
@@ -155,7 +155,7 @@ def _column(
     return value, low, high, relative, no, reasons == "", reasons
 
 
-def _degrees(totals: Totals, form: Form, kind: Kind, *, rows: Floats) -> Floats:
+def _degrees(totals: Totals, form: LinearForm, kind: Kind, *, rows: Floats) -> Floats:
     """Degrees of freedom of the variance: of the units, and of what they hold.
 
     A total also learns from units without a row. Its variance is then known as well as a count
@@ -196,7 +196,7 @@ def _t_interval(
     kind: Kind,
     value: Floats,
     variance: Floats,
-    form: Form,
+    form: LinearForm,
     *,
     degrees: Floats,
     tail: float,

@@ -14,7 +14,7 @@ import numpy as np
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.estimators.moments import Floats, Integers
-from watersmeet.estimators.totals import Reading, Shape, Totals
+from watersmeet.estimators.totals import Reading, ResidualMoments, Totals
 from watersmeet.estimators.units import UnitSums, gathered
 
 
@@ -85,7 +85,7 @@ def expanded(units: UnitSums, reading: Reading, *, whole: float | None) -> Total
         exact=exact,
         seen=seen,
         readings=(reading,),
-        shapes=(Shape(second, third, reading),),
+        shapes=(ResidualMoments(second, third, reading),),
         contributing=units.contributing,
         largest=scale * units.largest,
         fraction=1.0 if exact else (size / whole if whole else 0.0),

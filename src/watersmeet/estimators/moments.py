@@ -60,7 +60,7 @@ def cubes(totals: Floats) -> Floats:
     return totals[..., first] * totals[..., second] * totals[..., third]
 
 
-class Form:
+class LinearForm:
     """A linear form of the moments, one per group: of the pairs, or of an expression's triple."""
 
     def __init__(self, gradient: Floats, *, expression: int | None) -> None:

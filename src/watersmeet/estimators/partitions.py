@@ -14,7 +14,7 @@ import numpy as np
 from watersmeet.estimators.cluster import expanded
 from watersmeet.estimators.moments import Floats, Integers, products
 from watersmeet.estimators.rows import PairSums, row_totals
-from watersmeet.estimators.totals import Reading, Shape, Totals
+from watersmeet.estimators.totals import Reading, ResidualMoments, Totals
 from watersmeet.estimators.units import UnitSums
 from watersmeet.model import Side
 
@@ -180,7 +180,7 @@ def _leftover(reading: Reading) -> float:
     return (1 - reading.fraction) / (reading.read - 1) if reading.read > 1 else np.inf
 
 
-def _pooled_shapes(parts: list[Totals]) -> tuple[Shape, ...]:
+def _pooled_shapes(parts: list[Totals]) -> tuple[ResidualMoments, ...]:
     return min(parts, key=lambda part: part.fraction).shapes if parts else ()
 
 

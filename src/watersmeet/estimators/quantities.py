@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from watersmeet.estimators.moments import Floats, Form
+from watersmeet.estimators.moments import Floats, LinearForm
 
 
 class Kind(StrEnum):
@@ -44,27 +44,27 @@ class Quantity(NamedTuple):
     kind: Kind
     expression: int | None = None
 
-    def evaluate(self, moments: Floats, *, centre: float = 0.0) -> tuple[Floats, Form]:
+    def evaluate(self, moments: Floats, *, centre: float = 0.0) -> tuple[Floats, LinearForm]:
         """Value per group, and the gradient; NaN where SQL says null.
 
         Variance of the value = the gradient's quadratic form of the covariance.
         """
         kind, number = self.kind, self.expression
         if number is None:
-            return moments[:, 0].copy(), Form(np.ones(len(moments)), expression=None)
+            return moments[:, 0].copy(), LinearForm(np.ones(len(moments)), expression=None)
         n, s, q = moments[:, 1 + 3 * number : 4 + 3 * number].T
         one, none = np.ones_like(n), np.zeros_like(n)
         if kind is Kind.COUNT:
-            return n.copy(), Form(np.stack([one, none, none], axis=1), expression=number)
+            return n.copy(), LinearForm(np.stack([one, none, none], axis=1), expression=number)
         if kind is Kind.SUM:
-            return s + centre * n, Form(
+            return s + centre * n, LinearForm(
                 np.stack([centre * one, one, none], axis=1), expression=number
             )
         with np.errstate(divide="ignore", invalid="ignore"):
             mean = s / n
             if kind is Kind.AVG:
                 gradient = np.stack([-mean, one, none], axis=1) / n[:, None]
-                return centre + mean, Form(gradient, expression=number)
+                return centre + mean, LinearForm(gradient, expression=number)
             value = np.maximum(q / n - mean**2, 0.0)
             gradient = np.stack([mean**2 - value, -2 * mean, one], axis=1) / n[:, None]
             if kind.of_sample:
@@ -73,4 +73,4 @@ class Quantity(NamedTuple):
             if kind.is_root:
                 value = np.sqrt(value)
                 gradient = gradient / (2 * value[:, None])
-        return value, Form(gradient, expression=number)
+        return value, LinearForm(gradient, expression=number)

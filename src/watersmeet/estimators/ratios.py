@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.estimators.moments import Floats, Form
-from watersmeet.estimators.totals import Shape, Totals
+from watersmeet.estimators.moments import Floats, LinearForm
+from watersmeet.estimators.totals import ResidualMoments, Totals
 
 # Beyond this a single unit is the sample, and the flags say so.
 _MOST_LEVERAGE = 0.75
 
 
-def jackknife(form: Form, totals: Totals) -> Floats:
+def jackknife(form: LinearForm, totals: Totals) -> Floats:
     """The jackknife's variance over the linear one, with squares about the full sample's ratio.
 
     Of two sampled sides each counts by its part of the variance.
@@ -39,7 +39,7 @@ def jackknife(form: Form, totals: Totals) -> Floats:
         return np.where(weight > 0, factors / weight, 1.0)
 
 
-def _leverage(form: Form, shape: Shape, *, seen: Floats) -> Floats:
+def _leverage(form: LinearForm, shape: ResidualMoments, *, seen: Floats) -> Floats:
     """The units' shares of the rows, averaged by their squared residuals."""
     with np.errstate(divide="ignore", invalid="ignore"):
         beyond = form.second_by_count(shape.third) / (form.second(shape.second) * form.count(seen))

@@ -21,7 +21,7 @@ import numpy as np
 from watersmeet.errors import InvalidArgument
 from watersmeet.estimators.keyed import KeyedSums
 from watersmeet.estimators.moments import Floats, Integers, packed, products
-from watersmeet.estimators.totals import Reading, Shape, Totals
+from watersmeet.estimators.totals import Reading, ResidualMoments, Totals
 from watersmeet.estimators.units import UnitSums, gathered, grown
 from watersmeet.model import Side
 
@@ -54,9 +54,9 @@ def two_sided(
     return covariance, classic / 2
 
 
-def shape_of(units: UnitSums, reading: Reading) -> Shape:
+def shape_of(units: UnitSums, reading: Reading) -> ResidualMoments:
     second, third = units.residuals()
-    return Shape(second, third, reading)
+    return ResidualMoments(second, third, reading)
 
 
 def _unbiased(read: int) -> float:

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from watersmeet.estimators.moments import Floats, Form
-from watersmeet.estimators.totals import Reading, Shape, Totals
+from watersmeet.estimators.moments import Floats, LinearForm
+from watersmeet.estimators.totals import Reading, ResidualMoments, Totals
 
 
-def skewness(form: Form, shape: Shape, *, seen: Floats) -> Floats:
+def skewness(form: LinearForm, shape: ResidualMoments, *, seen: Floats) -> Floats:
     """Of the units' residuals, for one aggregate; 0 where the units hardly differ."""
     units = shape.reading.read
     if units < 3:
@@ -34,7 +34,7 @@ def skewness(form: Form, shape: Shape, *, seen: Floats) -> Floats:
         return np.where((second > 1e-9 * units * size) & np.isfinite(skew), skew, 0.0)
 
 
-def shift(form: Form, totals: Totals, *, quantile: Floats) -> Floats:
+def shift(form: LinearForm, totals: Totals, *, quantile: Floats) -> Floats:
     """By how many standard errors the interval's ends belong higher; the larger of the sides'.
 
     Weighting each side by its share of the variance would be right for independent sides. Sorted

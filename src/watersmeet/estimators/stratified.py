@@ -18,7 +18,7 @@ import numpy as np
 from watersmeet.errors import InvalidArgument
 from watersmeet.estimators.cluster import expanded
 from watersmeet.estimators.moments import Floats, Integers
-from watersmeet.estimators.totals import Reading, Shape, Totals
+from watersmeet.estimators.totals import Reading, ResidualMoments, Totals
 from watersmeet.estimators.units import UnitSums, gathered
 
 
@@ -104,12 +104,15 @@ def _added(strata: Sequence[Totals], share: float) -> Totals:
         largest=np.max(np.stack([_known(totals.largest) for totals in open_]), axis=0),
         fraction=share,
         strata=tuple(
-            Shape(totals.covariance, totals.shapes[0].third, totals.readings[0]) for totals in open_
+            ResidualMoments(totals.covariance, totals.shapes[0].third, totals.readings[0])
+            for totals in open_
         ),
     )
 
 
-def _pooled(strata: Sequence[Totals], covariance: Floats, reading: Reading, share: float) -> Shape:
+def _pooled(
+    strata: Sequence[Totals], covariance: Floats, reading: Reading, share: float
+) -> ResidualMoments:
     """The moments that one sample of as many units would need for the same variance, and for the
     same skewness of what is estimated."""
     scale = 1 / share if share else np.nan
@@ -123,7 +126,7 @@ def _pooled(strata: Sequence[Totals], covariance: Floats, reading: Reading, shar
             # The share of a stratum gives its scale.
             weight = (1 / totals.fraction / scale) ** 3 * (1 - own.fraction) / left
             third = third + weight * totals.shapes[0].third
-    return Shape(second, third, reading)
+    return ResidualMoments(second, third, reading)
 
 
 def _known(array: Floats | None) -> Floats:

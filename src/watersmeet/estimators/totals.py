@@ -26,7 +26,7 @@ class Reading(NamedTuple):
         return self.read / self.of if self.of else 0.0
 
 
-class Shape(NamedTuple):
+class ResidualMoments(NamedTuple):
     """Second and third moments of the units' residuals, to see whether they are skewed."""
 
     second: Floats  # [G, 1 + 6 E]
@@ -47,7 +47,7 @@ class Totals(NamedTuple):
     exact: bool  # everything was read: the covariance is exactly zero
     seen: Floats  # [G, J] as read, before any scaling up
     readings: tuple[Reading, ...] = ()
-    shapes: tuple[Shape, ...] = ()
+    shapes: tuple[ResidualMoments, ...] = ()
     # A variance below this form's is an accident of a tiny sample (two-sided designs).
     floor: Floats | None = None
     contributing: Floats | None = None  # [G] units with anything of the group
@@ -55,7 +55,7 @@ class Totals(NamedTuple):
     scaled: bool = True  # False: the inputs' sizes are unknown, only ratios mean anything
     fraction: float = 0.0  # share of all pairs of rows that was looked at
     # Where there are several strata, each one's part of the covariance, as the second moments.
-    strata: tuple[Shape, ...] = ()
+    strata: tuple[ResidualMoments, ...] = ()
 
     @property
     def of_rows(self) -> bool:
@@ -81,7 +81,10 @@ class Totals(NamedTuple):
             if isinstance(array, np.ndarray)
         }
         shapes, strata = (
-            tuple(Shape(longer(each.second), longer(each.third), each.reading) for each in several)
+            tuple(
+                ResidualMoments(longer(each.second), longer(each.third), each.reading)
+                for each in several
+            )
             for several in (self.shapes, self.strata)
         )
         return self._replace(shapes=shapes, strata=strata, **arrays)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.estimators.moments import Floats, Form, Integers
+from watersmeet.estimators.moments import Floats, Integers, LinearForm
 from watersmeet.estimators.order import unshuffled
 from watersmeet.estimators.quantities import Kind, Quantity
 from watersmeet.estimators.skewness import skewness
@@ -57,14 +57,14 @@ ROWS_PER_KURTOSIS = 30.0
 ORDER_TEST = 1e-4
 
 
-class Layout(NamedTuple):
+class OrderCheck(NamedTuple):
     """What is known about the order of the files, before and while they are read."""
 
     # Why the blocks read are no random sample, if so: a failed order test, a pushed-down limit.
     objection: str = ""
 
     @classmethod
-    def tested(cls, *strata: tuple[Integers, int]) -> Layout:
+    def tested(cls, *strata: tuple[Integers, int]) -> OrderCheck:
         """Do the numbers of the blocks read look like a random draw? A prefix does not.
 
         Of each stratum the numbers among its own blocks, and how many it has.
@@ -101,14 +101,14 @@ class Doubts:
 def doubts(
     totals: Totals,
     quantity: Quantity,
-    form: Form,
+    form: LinearForm,
     *,
     value: Floats,
     variance: Floats,
     rows: Floats,
     non_negative: NDArray[np.bool_],
     tail: TailSketch | None,
-    layout: Layout,
+    layout: OrderCheck,
     seen: Seen,
     unread: Unread,
     width: Floats,
@@ -178,7 +178,7 @@ def _unlike(
     found: Doubts,
     totals: Totals,
     quantity: Quantity,
-    form: Form,
+    form: LinearForm,
     seen: Seen,
     unread: Unread,
     *,
@@ -244,7 +244,7 @@ def few_rows(totals: Totals, rows: Floats, non_negative: NDArray[np.bool_]) -> N
     return (few & (found >= UNITS_PER_ROW * rows)) | (non_negative & sparse)
 
 
-def _skewed(found: Doubts, totals: Totals, form: Form, needed: float | Floats) -> None:
+def _skewed(found: Doubts, totals: Totals, form: LinearForm, needed: float | Floats) -> None:
     for shape in totals.shapes:
         units = shape.reading.read
         skew = skewness(form, shape, seen=totals.seen)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.estimators.moments import Floats, Form
+from watersmeet.estimators.moments import Floats, LinearForm
 from watersmeet.estimators.quantities import Kind, Quantity
 from watersmeet.estimators.totals import Totals
 
@@ -65,7 +65,7 @@ class Seen(NamedTuple):
 
 
 def one_value(
-    totals: Totals, quantity: Quantity, form: Form, seen: Seen, *, centre: float
+    totals: Totals, quantity: Quantity, form: LinearForm, seen: Seen, *, centre: float
 ) -> Floats:
     """The part of the spread between units that the farthest single value makes; 0 if few."""
     share = np.zeros(totals.groups)
@@ -120,7 +120,7 @@ def one_row(totals: Totals, quantity: Quantity, unread: Unread) -> Floats:
 
 
 def hot_value(
-    totals: Totals, quantity: Quantity, form: Form, unread: Unread, *, deviation: Floats
+    totals: Totals, quantity: Quantity, form: LinearForm, unread: Unread, *, deviation: Floats
 ) -> Floats:
     """The part of the spread between units that such a row would have, were its value far off.
 

@@ -144,7 +144,7 @@ def count_partitions(hashes, counts):
         counts[_partition(hashes[i], counts.size)] += 1
 
 
-# ---- who has met whom (operators/history.py explains the entries) ------------------------------
+# ---- who has met whom (operators/progressive/history.py explains the entries) -------------------
 
 
 NEITHER, LEFT, RIGHT = 0, 1, 2

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from watersmeet.aggregates.allowance import Allowance
-from watersmeet.aggregates.engine import Engine
-from watersmeet.aggregates.explain import largest_need
-from watersmeet.aggregates.gathering import entry_bytes
-from watersmeet.aggregates.planner import Design, ReadPlan, Table, plan_reads
-from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
+from watersmeet.aggregates.ask.question import AggregateQuestion, ResolvedQuestion
+from watersmeet.aggregates.ask.settings import Settings
+from watersmeet.aggregates.ask.specification import Aggregate
+from watersmeet.aggregates.partials.gathering import key_sum_bytes
 from watersmeet.aggregates.run import AggregateRun
-from watersmeet.aggregates.settings import Settings
-from watersmeet.aggregates.specification import Aggregate
+from watersmeet.aggregates.sampling.engine import Engine
+from watersmeet.aggregates.sampling.planner import Design, ReadPlan, Table, plan_reads
+from watersmeet.aggregates.view.explain import largest_need
 from watersmeet.local.blocks import open_table
 from watersmeet.local.engine import RippleEngine, Tables, ThreadEngine
 from watersmeet.model import Side, parse_seed
@@ -133,7 +133,7 @@ def _describe(tables: Tables, question: ResolvedQuestion) -> tuple[Table, Table]
     left, right = (
         Table(
             table.blocks(question.keys[0][side], question.names(side)),
-            entry_bytes(question, side),
+            key_sum_bytes(question, side),
             facts=table.facts(question.names(side)),
         )
         for side, table in zip(Side, tables, strict=True)

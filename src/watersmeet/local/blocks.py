@@ -17,8 +17,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from watersmeet.aggregates.facts import ColumnFacts
-from watersmeet.aggregates.planner import Block, Range, cut, pieces
+from watersmeet.aggregates.sampling.facts import ColumnFacts
+from watersmeet.aggregates.sampling.planner import Block, Range, cut, pieces
 from watersmeet.errors import InputChanged, InvalidArgument, SchemaError
 from watersmeet.local.files import find_files
 from watersmeet.local.sources import open_source

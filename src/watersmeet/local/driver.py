@@ -20,9 +20,10 @@ from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
 from watersmeet.rows.address import Matches, Stage
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.store.account import MemoryAccount, MemoryPlan
+from watersmeet.store.account import MemoryAccount
 from watersmeet.store.claim import SpillClaim
 from watersmeet.store.leftovers import Leftovers
+from watersmeet.store.shares import MemoryShares
 
 
 class Driver:
@@ -50,7 +51,7 @@ class Driver:
         self.sources = sources
         self.question = question
         self.memory = memory
-        self.plan = MemoryPlan.split(memory.limit)
+        self.shares = MemoryShares.split(memory.limit)
         self.claim = claim
         self.wait_threshold = wait_threshold
         self.operator: JoinOperator | None = None
@@ -62,7 +63,7 @@ class Driver:
         left, right = sources
         self._inbox = Inbox(
             memory,
-            share=self.plan.input // 2,
+            share=self.shares.input // 2,
             put_aside=Aside(claim.area.path),
             expected=(left.first_bytes, right.first_bytes),
         )

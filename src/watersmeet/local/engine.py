@@ -13,21 +13,27 @@ from typing import Self, TypeVar
 import pyarrow as pa
 
 from watersmeet.aggregates.allowance import Allowance
-from watersmeet.aggregates.entries import Entries
-from watersmeet.aggregates.gathering import Gathering, Piece, gathered, make_entries
-from watersmeet.aggregates.looks import Look
-from watersmeet.aggregates.meeting import Meeting
-from watersmeet.aggregates.planner import Design, ReadPlan, Table
-from watersmeet.aggregates.question import ResolvedQuestion
-from watersmeet.aggregates.ripple import Rectangle, RippleWork, Scanned, larger, partitions_for
-from watersmeet.aggregates.summing import Summing
-from watersmeet.aggregates.totals import BlockTotals
+from watersmeet.aggregates.ask.question import ResolvedQuestion
+from watersmeet.aggregates.partials.block import BlockAggregator
+from watersmeet.aggregates.partials.gathering import Gathering, Piece, gathered, make_key_sums
+from watersmeet.aggregates.partials.key_sums import KeySums
+from watersmeet.aggregates.partials.summing import Summing
+from watersmeet.aggregates.partials.totals import BlockTotals
+from watersmeet.aggregates.sampling.looks import Look
+from watersmeet.aggregates.sampling.planner import Design, ReadPlan, Table
+from watersmeet.aggregates.sampling.ripple import (
+    Rectangle,
+    RippleWork,
+    Scanned,
+    larger,
+    partitions_for,
+)
 from watersmeet.errors import WatersmeetError
 from watersmeet.local.blocks import BlockTable
 from watersmeet.model import Side
 from watersmeet.store.claim import SpillClaim
+from watersmeet.store.exchange import ExchangeDir
 from watersmeet.store.leftovers import Leftovers
-from watersmeet.store.storage import Storage
 
 Tables = tuple[BlockTable, BlockTable]
 _A = TypeVar("_A")
@@ -103,7 +109,7 @@ class RippleEngine(_Threads):
             question,
             plan.sampled,
             partitions_for(held, memory=max(allowance.entries // self._threads, 1)),
-            Storage(claim.area.path.as_uri()),
+            ExchangeDir(claim.area.path.as_uri()),
             allowance.share(),
         )
         self._rectangle = Rectangle()
@@ -163,9 +169,9 @@ class ThreadEngine(_Threads):
         allowance: Allowance,
     ) -> None:
         super().__init__(tables, question, plan, described, allowance)
-        self._meeting = Meeting(question, sampled=plan.sampled)
+        self._meeting = BlockAggregator(question, sampled=plan.sampled)
         self._kept = _Kept(self._make, most=4 * self._threads, nbytes=allowance.entries // 2)
-        self._complete: Entries | None = None
+        self._complete: KeySums | None = None
 
     def totals(self, look: Look) -> Iterable[BlockTotals]:
         self._cancelled.clear()
@@ -181,7 +187,7 @@ class ThreadEngine(_Threads):
     def narrowed(self, question: ResolvedQuestion) -> Self:
         engine = copy(self)
         engine._question = question
-        engine._meeting = Meeting(question, sampled=self._plan.sampled)
+        engine._meeting = BlockAggregator(question, sampled=self._plan.sampled)
         return engine
 
     def _shares(self, blocks: Sequence[int]) -> list[list[int]]:
@@ -217,21 +223,21 @@ class ThreadEngine(_Threads):
                     )
                 )
 
-    def _entries(self, block: int) -> Sequence[Entries]:
+    def _entries(self, block: int) -> Sequence[KeySums]:
         if self._complete is not None:
             return [self._complete]
         assert self._plan.needs is not None
         return [self._kept.get(needed) for needed in self._plan.needs[block]]
 
-    def _make(self, block: int) -> Entries:
-        return make_entries(
+    def _make(self, block: int) -> KeySums:
+        return make_key_sums(
             lambda: self._other_rows([block]),
             self._question,
             sampled=self._plan.sampled,
             portion=self._allowance.pairs,
         )
 
-    def _read_all(self) -> Entries:
+    def _read_all(self) -> KeySums:
         """Batches are reduced by the threads that read them."""
         table = self._tables[self._plan.other]
         numbers = range(len(self._blocks[self._plan.other]))
@@ -274,14 +280,14 @@ class _Cancelled(WatersmeetError):
 class _Kept:
     """The latest few results of a function, each made once though several threads ask."""
 
-    def __init__(self, make: Callable[[int], Entries], *, most: int, nbytes: int) -> None:
+    def __init__(self, make: Callable[[int], KeySums], *, most: int, nbytes: int) -> None:
         self._make = make
         self._most = most
         self._nbytes = nbytes
         self._lock = threading.Lock()
-        self._results: OrderedDict[int, Future[Entries]] = OrderedDict()
+        self._results: OrderedDict[int, Future[KeySums]] = OrderedDict()
 
-    def get(self, number: int) -> Entries:
+    def get(self, number: int) -> KeySums:
         with self._lock:
             future = self._results.get(number)
             mine = future is None
@@ -309,5 +315,5 @@ class _Kept:
             self._results.clear()
 
 
-def _is_made(future: Future[Entries]) -> bool:
+def _is_made(future: Future[KeySums]) -> bool:
     return future.done() and future.exception() is None

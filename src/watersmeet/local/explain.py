@@ -38,13 +38,13 @@ _STAGES = {
 
 
 def explain(driver: Driver) -> str:
-    plan, memory, metrics = driver.plan, driver.memory, driver.metrics
+    shares, memory, metrics = driver.shares, driver.memory, driver.metrics
     left, right = driver.rows_read
     facts = {
         "join": _question(driver),
         "algorithm": _algorithm(driver),
-        "memory": f"{megabytes(memory.limit)}: {megabytes(plan.store)} for rows and their index, "
-        f"{megabytes(plan.input)} for input that waits, {megabytes(plan.work)} for work; "
+        "memory": f"{megabytes(memory.limit)}: {megabytes(shares.store)} for rows and their index, "
+        f"{megabytes(shares.input)} for input that waits, {megabytes(shares.work)} for work; "
         f"now {megabytes(memory.used)}, at most {megabytes(memory.peak)} so far",
         "spills": _spills(driver),
         "stalls": _stalls(driver),

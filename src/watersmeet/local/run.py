@@ -12,8 +12,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from watersmeet.aggregates.condition import SqlCondition
 from watersmeet.errors import InvalidArgument, MemoryTooSmall, RunClosed
+from watersmeet.expressions.condition import SqlCondition
 from watersmeet.local.driver import Driver
 from watersmeet.local.explain import explain
 from watersmeet.local.sources import Source, open_source
@@ -22,8 +22,9 @@ from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import On
-from watersmeet.store.account import MemoryAccount, MemoryPlan
+from watersmeet.store.account import MemoryAccount
 from watersmeet.store.claim import SpillClaim
+from watersmeet.store.shares import MemoryShares
 
 
 def join(
@@ -86,10 +87,10 @@ def join(
         condition=SqlCondition(condition) if isinstance(condition, str) else condition,
         suffixes=suffixes,
     )
-    limit, plan = MemoryPlan.parse(memory)
+    limit, shares = MemoryShares.parse(memory)
     patience = _seconds(wait_threshold)
     # A side's share of input memory holds several batches, or reading would wait for joining.
-    batch_bytes = plan.input // 8
+    batch_bytes = shares.input // 8
     sources = (
         open_source(left, side=Side.LEFT, batch_bytes=batch_bytes),
         open_source(right, side=Side.RIGHT, batch_bytes=batch_bytes),

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from watersmeet.model import Side
-from watersmeet.operators.merging import Cursor
-from watersmeet.operators.saved import RowKeeper, Runs
+from watersmeet.operators.saved import Runs
+from watersmeet.operators.workspace import Workspace
+from watersmeet.store.cursor import Cursor
 from watersmeet.store.runs import Piece, RunWriter, SpilledRun
 from watersmeet.store.spill import IoKind
 
@@ -24,11 +25,11 @@ _RUNS_OF_A_GENERATION = 8
 _MERGED_AT_ONCE = 16
 
 Merged = Callable[..., Iterator[Piece]]
-"""The rows of several runs as one: `merged_by_hash`, or `end_to_end`, in order of arrival."""
+"""The rows of several runs as one: `merged_by_code`, or `end_to_end`, in order of arrival."""
 
 
 def compact(
-    keeper: RowKeeper, partitions: Sequence[Runs], merged: Merged, *, busy: int | None = None
+    workspace: Workspace, partitions: Sequence[Runs], merged: Merged, *, busy: int | None = None
 ) -> set[int]:
     """Merge the runs of every generation that is full; the partitions whose runs have changed.
 
@@ -37,7 +38,7 @@ def compact(
     changed = set[int]()
     for side in Side:
         while (generation := _full(partitions, side, busy)) is not None:
-            changed |= _merge(keeper, partitions, merged, side, generation, busy)
+            changed |= _merge(workspace, partitions, merged, side, generation, busy)
     return changed
 
 
@@ -65,7 +66,7 @@ def _newest(runs: Sequence[SpilledRun], generation: int) -> int:
 
 
 def _merge(
-    keeper: RowKeeper,
+    workspace: Workspace,
     partitions: Sequence[Runs],
     merged: Merged,
     side: Side,
@@ -74,9 +75,9 @@ def _merge(
 ) -> set[int]:
     """Make one run of all that is young, in every partition at once: flushed files hold runs of
     many partitions, and go when the last of them does."""
-    rows = keeper.memory.block_rows(side, keeper.block_bytes)
-    schema = keeper.memory.tables[side].schema
-    writer = RunWriter(keeper.spill, schema, IoKind.MERGE_WRITE, block_rows=rows)
+    rows = workspace.memory.block_rows(side, workspace.block_bytes)
+    schema = workspace.memory.tables[side].schema
+    writer = RunWriter(workspace.spill, schema, IoKind.MERGE_WRITE, block_rows=rows)
     gone: list[SpilledRun] = []
     changed = set[int]()
     for p, both in enumerate(partitions):
@@ -115,8 +116,8 @@ def end_to_end(runs: Sequence[SpilledRun], *, ahead: int) -> Iterator[Piece]:
         yield Piece.concat(waiting, runs[0].schema)
 
 
-def merged_by_hash(runs: Sequence[SpilledRun], *, ahead: int) -> Iterator[Piece]:
-    """The rows of all runs in order of hash, `ahead` rows of each in memory at a time."""
+def merged_by_code(runs: Sequence[SpilledRun], *, ahead: int) -> Iterator[Piece]:
+    """The rows of all runs in order of code, `ahead` rows of each in memory at a time."""
     schema = runs[0].schema
     cursors = [Cursor(run, ahead=ahead) for run in runs]
     while True:
@@ -126,9 +127,9 @@ def merged_by_hash(runs: Sequence[SpilledRun], *, ahead: int) -> Iterator[Piece]
         taken = [piece for cursor in cursors for piece in cursor.take_below(bound)]
         if taken:
             together = Piece.concat(taken, schema)
-            yield together.take(np.argsort(together.hashes, kind="stable"))
+            yield together.take(np.argsort(together.codes, kind="stable"))
         if bound is None:
             return
-        if not taken:  # more rows of one hash than are loaded at a time
+        if not taken:  # more rows of one code than are loaded at a time
             for cursor in cursors:
                 yield from cursor.skip_equal(bound)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from watersmeet.errors import InvalidArgument
-from watersmeet.operators.algorithm import Algorithm
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
-from watersmeet.operators.progressive import ProgressiveJoin
-from watersmeet.operators.rectangle.algorithm import Meets, RectangleAlgorithm
+from watersmeet.operators.progressive.algorithm import ProgressiveAlgorithm
+from watersmeet.operators.progressive.join import ProgressiveJoin
+from watersmeet.operators.rectangle.algorithm import JoinsOnArrival, RectangleAlgorithm
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.policies import flush, invoke, react
@@ -22,18 +22,24 @@ from watersmeet.store.spill import SpillArea
 PROGRESSIVE = {
     algorithm.name: algorithm
     for algorithm in (
-        Algorithm("shj", flush=None, react=None),
-        Algorithm("xjoin", flush=flush.largest, react=react.largest_resident),
-        Algorithm("hmj", flush.adaptive, react.every_partition, whole_stage=True),
-        Algorithm(
+        ProgressiveAlgorithm("shj", flush=None, react=None),
+        ProgressiveAlgorithm("xjoin", flush=flush.largest, react=react.largest_resident),
+        ProgressiveAlgorithm("hmj", flush.adaptive, react.every_partition, whole_stage=True),
+        ProgressiveAlgorithm(
             "hmj-all", flush.everything, react.every_partition, flush_share=1.0, whole_stage=True
         ),
-        Algorithm("hmj-smallest", flush.smallest_pair, react.every_partition, whole_stage=True),
-        Algorithm("hmj-largest", flush.largest_pair, react.every_partition, whole_stage=True),
-        Algorithm("pmj", flush.everything, None, flush_share=1.0, joins_on_arrival=False),
-        Algorithm("rpj", flush=flush.optimal, react=react.best_rate),
-        Algorithm("rpj-md", flush=flush.optimal, react=react.best_md),
-        Algorithm("rpj-dd", flush=flush.optimal, react=react.best_dd),
+        ProgressiveAlgorithm(
+            "hmj-smallest", flush.smallest_pair, react.every_partition, whole_stage=True
+        ),
+        ProgressiveAlgorithm(
+            "hmj-largest", flush.largest_pair, react.every_partition, whole_stage=True
+        ),
+        ProgressiveAlgorithm(
+            "pmj", flush.everything, None, flush_share=1.0, joins_on_arrival=False
+        ),
+        ProgressiveAlgorithm("rpj", flush=flush.optimal, react=react.best_rate),
+        ProgressiveAlgorithm("rpj-md", flush=flush.optimal, react=react.best_md),
+        ProgressiveAlgorithm("rpj-dd", flush=flush.optimal, react=react.best_dd),
     )
 }
 
@@ -42,13 +48,13 @@ RECTANGLE = {
     algorithm.name: algorithm
     for algorithm in (
         RectangleAlgorithm(
-            "pr-join", Meets.UNTIL_FULL, invoke.larger_halves, invoke=invoke.expanding
+            "pr-join", JoinsOnArrival.UNTIL_FULL, invoke.larger_halves, invoke=invoke.expanding
         ),
-        RectangleAlgorithm("ripple", Meets.UNTIL_FULL, invoke.everything, rescans=True),
-        RectangleAlgorithm("hash-ripple", Meets.THEN_KEPT, invoke.all_but_kept),
-        RectangleAlgorithm("sms", Meets.ALL, invoke.everything),
-        RectangleAlgorithm("dbo", Meets.ALL, invoke.in_turn),
-        RectangleAlgorithm("grace", Meets.NONE, invoke.larger_halves),
+        RectangleAlgorithm("ripple", JoinsOnArrival.UNTIL_FULL, invoke.everything, rescans=True),
+        RectangleAlgorithm("hash-ripple", JoinsOnArrival.THEN_KEPT, invoke.all_but_kept),
+        RectangleAlgorithm("sms", JoinsOnArrival.ALL, invoke.everything),
+        RectangleAlgorithm("dbo", JoinsOnArrival.ALL, invoke.in_turn),
+        RectangleAlgorithm("grace", JoinsOnArrival.NONE, invoke.larger_halves),
     )
 }
 

@@ -13,7 +13,7 @@ from watersmeet.kernels.hashing import partition_of
 from watersmeet.model import Side
 from watersmeet.policies.flush import Victim
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.store.index import Hashes
+from watersmeet.store.index import Codes
 from watersmeet.store.runs import STILL_HERE, resident_piece
 from watersmeet.store.table import Table, batch_bytes, row_bytes
 
@@ -74,9 +74,9 @@ class MemoryPart:
         """Rows in memory by [side, partition]."""
         return np.array([table.by_partition for table in self.tables])
 
-    def partition_of(self, hashes: Hashes) -> NDArray[np.uint16]:
-        """The partition of each row with such a hash."""
-        partitions: NDArray[np.uint16] = partition_of(hashes, self._partitions)
+    def partition_of(self, codes: Codes) -> NDArray[np.uint16]:
+        """The partition of each row with such a code."""
+        partitions: NDArray[np.uint16] = partition_of(codes, self._partitions)
         return partitions
 
     def oldest(self, *, after: Sequence[int] = (0, 0)) -> NDArray[np.int64]:
@@ -144,7 +144,7 @@ class MemoryPart:
             for start in range(0, len(old[side]), _COPIED_ROWS):
                 index = np.arange(start, min(start + _COPIED_ROWS, len(old[side])))
                 piece = resident_piece(old[side], index, 0)
-                self.tables[side].add(piece.hashes, piece.ats, piece.rows)
+                self.tables[side].add(piece.codes, piece.ats, piece.rows)
 
     def free(self) -> None:
         """Give everything back; the memory part is of no more use."""
@@ -153,7 +153,7 @@ class MemoryPart:
             Table(schema, rows=0, nbytes=0, partitions=self._partitions) for schema in self._schemas
         )
 
-    def hold_at_least(self, rows: Sequence[int]) -> None:
+    def reserve_rows(self, rows: Sequence[int]) -> None:
         """Have room for so many rows a side, whatever the capacity, before any is there."""
         self.tables = tuple(self._new_table(side, rows[side]) for side in Side)
 

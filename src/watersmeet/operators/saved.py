@@ -23,13 +23,12 @@ from numpy.typing import NDArray
 
 from watersmeet.errors import StateError
 from watersmeet.model import Side
-from watersmeet.operators.memory import MemoryPart
 from watersmeet.operators.metrics import Metrics
-from watersmeet.operators.outcome import Outcome
+from watersmeet.operators.workspace import Workspace
 from watersmeet.rows.address import Stage
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.runs import STILL_HERE, RunWriter, SpilledRun, write_run
-from watersmeet.store.spill import Block, IoKind, SpillArea, corrupted, unusable
+from watersmeet.store.spill import Block, IoKind, corrupted, unusable
 
 Manifest = dict[str, Any]
 """A saved operator as plain JSON values: format, parameters, counters, files."""
@@ -61,29 +60,6 @@ class StateArea(Protocol):
         ...
 
 
-class RowKeeper(Protocol):
-    """What every join has that keeps rows in tables and runs."""
-
-    @property
-    def schema(self) -> JoinSchema: ...
-    @property
-    def spill(self) -> SpillArea: ...
-    @property
-    def memory(self) -> MemoryPart: ...
-    @property
-    def outcome(self) -> Outcome: ...
-    @property
-    def block_bytes(self) -> int: ...
-
-    def oldest(self) -> NDArray[np.int64]:
-        """By [side, partition] the stamp from which on rows are in memory."""
-        ...
-
-    def pinned(self) -> list[int]:
-        """For each side the stamp below which rows are in memory too, wherever the others are."""
-        ...
-
-
 class SavedRows:
     """A join's rows together with what has been saved of them.
 
@@ -92,8 +68,8 @@ class SavedRows:
     stamp is not below that of its partition's oldest row, or is below that of the pinned ones.
     """
 
-    def __init__(self, keeper: RowKeeper) -> None:
-        self._keeper = keeper
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._segments: tuple[list[Manifest], list[Manifest]] = ([], [])
         self._saved_until = [0, 0]
         """The stamp up to which each side's rows have been written to a segment."""
@@ -119,9 +95,9 @@ class SavedRows:
                 for both in runs
             ],
             "segments": [list(side) for side in self._segments],
-            "resident": [len(table) for table in self._keeper.memory.tables],
-            "oldest": self._keeper.oldest().tolist(),
-            "pinned": self._keeper.pinned(),
+            "resident": [len(table) for table in self._workspace.memory.tables],
+            "oldest": self._workspace.oldest().tolist(),
+            "pinned": self._workspace.pinned(),
             "marks": marks,
             "files": sorted(names),
         }
@@ -129,8 +105,8 @@ class SavedRows:
     def load(self, area: StateArea, manifest: Manifest) -> list[Runs]:
         """Fill the tables and the marks of a new join; its runs by partition."""
         runs = self._load_runs(area, manifest)
-        memory = self._keeper.memory
-        memory.hold_at_least(manifest["resident"])
+        memory = self._workspace.memory
+        memory.reserve_rows(manifest["resident"])
         for side in Side:
             oldest = np.array(manifest["oldest"][side], np.int64)
             for segment in manifest["segments"][side]:
@@ -145,8 +121,8 @@ class SavedRows:
     # ---- rows in memory -------------------------------------------------------------------------
 
     def _save_segment(self, side: Side, area: StateArea) -> None:
-        keeper, segments = self._keeper, self._segments[side]
-        table = keeper.memory.tables[side]
+        workspace, segments = self._workspace, self._segments[side]
+        table = workspace.memory.tables[side]
         first = int(np.searchsorted(table.stamps, self._saved_until[side]))
         written = sum(segment["rows"] for segment in segments) + len(table) - first
         if written > 2 * len(table) or len(segments) >= _MOST_SEGMENTS:
@@ -154,12 +130,12 @@ class SavedRows:
             first = 0
         if first == len(table):
             return
-        rows = keeper.memory.block_rows(side, keeper.block_bytes)
-        writer = RunWriter(keeper.spill, table.schema, IoKind.FLUSH, block_rows=rows)
+        rows = workspace.memory.block_rows(side, workspace.block_bytes)
+        writer = RunWriter(workspace.spill, table.schema, IoKind.FLUSH, block_rows=rows)
         run = write_run(writer, table, np.arange(first, len(table)), departed=STILL_HERE)
         writer.close()
-        write_index(keeper.spill.path / run.name, [run])
-        name = area.put(keeper.spill.path / run.name)
+        write_index(workspace.spill.path / run.name, [run])
+        name = area.put(workspace.spill.path / run.name)
         segments.append({"name": name, "rows": run.rows})
         self._saved_until[side] = int(table.stamps[-1]) + 1
         run.remove()
@@ -172,19 +148,19 @@ class SavedRows:
         pinned: int,
         area: StateArea,
     ) -> None:
-        keeper = self._keeper
+        workspace = self._workspace
         local = self._fetch(segment["name"], area)
         described = read_index(local)[0] | {"name": local.name}
-        run = SpilledRun.from_description(described, keeper.schema.stored(side), keeper.spill)
+        run = SpilledRun.from_description(described, workspace.schema.stored(side), workspace.spill)
         read = run.open(IoKind.SCAN)
         for number in range(run.block_count):
             piece = read(number)
-            here = piece.ats >= oldest[keeper.memory.partition_of(piece.hashes)]
+            here = piece.ats >= oldest[workspace.memory.partition_of(piece.codes)]
             here |= piece.ats < pinned
             if not here.all():
                 piece = piece.take(np.flatnonzero(here))
             if len(piece):
-                keeper.memory.tables[side].add(piece.hashes, piece.ats, piece.rows)
+                workspace.memory.tables[side].add(piece.codes, piece.ats, piece.rows)
         local.unlink()
 
     # ---- rows on disk ---------------------------------------------------------------------------
@@ -197,13 +173,13 @@ class SavedRows:
             for run in (*both[Side.LEFT], *both[Side.RIGHT]):
                 runs_in.setdefault(run.name, []).append(run)
         for local in runs_in.keys() - self._names.keys():
-            path = self._keeper.spill.path / local
+            path = self._workspace.spill.path / local
             write_index(path, runs_in[local])
             self._names[local] = area.put(path)
         self._names = {local: self._names[local] for local in runs_in}
 
     def _load_runs(self, area: StateArea, manifest: Manifest) -> list[Runs]:
-        spill, schema = self._keeper.spill, self._keeper.schema
+        spill, schema = self._workspace.spill, self._workspace.schema
         files = []
         for name in manifest["spilled"]:
             path = self._fetch(name, area)
@@ -226,11 +202,11 @@ class SavedRows:
     # ---- marks ----------------------------------------------------------------------------------
 
     def _save_marks(self, area: StateArea) -> Manifest | None:
-        outcome, spill = self._keeper.outcome, self._keeper.spill
-        if not any(outcome.marked):
+        emitter, spill = self._workspace.emitter, self._workspace.spill
+        if not any(emitter.marked):
             return None
         writer = spill.create(_BITS, IoKind.FLUSH)
-        batch = pa.RecordBatch.from_arrays([pa.array(outcome.marks.bits)], schema=_BITS)
+        batch = pa.RecordBatch.from_arrays([pa.array(emitter.marks.bits)], schema=_BITS)
         block = writer.append(batch, (0, 0), first=True)
         path = spill.path / writer.finish()
         name = area.put(path)
@@ -238,18 +214,18 @@ class SavedRows:
         return {"name": name, "block": [block.offset, block.length, block.checksum]}
 
     def _load_marks(self, saved: Manifest, area: StateArea) -> None:
-        outcome, spill = self._keeper.outcome, self._keeper.spill
+        emitter, spill = self._workspace.emitter, self._workspace.spill
         local = self._fetch(saved["name"], area)
         reader = spill.open(local.name, _BITS, IoKind.SCAN)
         offset, length, checksum = saved["block"]
-        batch = reader.read(Block(offset, length, checksum, rows=0, first_hash=0, last_hash=0))
+        batch = reader.read(Block(offset, length, checksum, rows=0, first_code=0, last_code=0))
         reader.close()
-        outcome.marks.bits = batch.column(0).to_numpy().copy()
-        self._keeper.memory.reserved = outcome.marks.nbytes
+        emitter.marks.bits = batch.column(0).to_numpy().copy()
+        self._workspace.memory.reserved = emitter.marks.nbytes
         local.unlink()
 
     def _fetch(self, name: str, area: StateArea) -> Path:
-        path = self._keeper.spill.path / f"state-{name}"
+        path = self._workspace.spill.path / f"state-{name}"
         area.get(name, path)
         return path
 

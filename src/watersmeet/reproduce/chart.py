@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Ink:
+class LineStyle:
     label: str
     colour: str
     dashes: str | tuple[int, tuple[float, ...]] = "-"
@@ -26,30 +26,30 @@ class Ink:
 
 INKS = {
     # Okabe and Ito's colours, told apart with any kind of colour vision; dashes for print.
-    "rpj": Ink("RPJ", "#0072B2"),
-    "hmj": Ink("HMJ", "#D55E00", (0, (6, 1.6))),
-    "xjoin": Ink("XJoin", "#009E73", (0, (1.2, 1.2))),
-    "rpj-dd": Ink("RPJ-dd", "#B0508E", (0, (6, 1.6))),
-    "rpj-md": Ink("RPJ-md", "#C98A00", (0, (1.2, 1.2))),
-    "pr-join": Ink("PR-Join", "#0072B2"),
-    "ripple": Ink("Ripple", "#D55E00", (0, (6, 1.6))),
-    "grace": Ink("GRACE", "#009E73", (0, (1.2, 1.2))),
-    "rpj-beside": Ink("RPJ", "#D55E00", (0, (6, 1.6))),
-    "hash-ripple": Ink("Hash Ripple", "#B0508E", (0, (6, 1.6))),
-    "sms": Ink("SMS", "#C98A00", (0, (3, 1.2))),
-    "dbo": Ink("DBO", "#5b616b", (0, (1.2, 1.2))),
+    "rpj": LineStyle("RPJ", "#0072B2"),
+    "hmj": LineStyle("HMJ", "#D55E00", (0, (6, 1.6))),
+    "xjoin": LineStyle("XJoin", "#009E73", (0, (1.2, 1.2))),
+    "rpj-dd": LineStyle("RPJ-dd", "#B0508E", (0, (6, 1.6))),
+    "rpj-md": LineStyle("RPJ-md", "#C98A00", (0, (1.2, 1.2))),
+    "pr-join": LineStyle("PR-Join", "#0072B2"),
+    "ripple": LineStyle("Ripple", "#D55E00", (0, (6, 1.6))),
+    "grace": LineStyle("GRACE", "#009E73", (0, (1.2, 1.2))),
+    "rpj-beside": LineStyle("RPJ", "#D55E00", (0, (6, 1.6))),
+    "hash-ripple": LineStyle("Hash Ripple", "#B0508E", (0, (6, 1.6))),
+    "sms": LineStyle("SMS", "#C98A00", (0, (3, 1.2))),
+    "dbo": LineStyle("DBO", "#5b616b", (0, (1.2, 1.2))),
     # Computed by the cost models: paler, and on top of what was measured.
-    "c-pr-join": Ink("c-PR-Join", "#7CC4EE", (0, (2, 2))),
-    "c-ripple": Ink("c-Ripple", "#F5B183", (0, (2, 2))),
-    "c-grace": Ink("c-GRACE", "#7FD6BB", (0, (2, 2))),
+    "c-pr-join": LineStyle("c-PR-Join", "#7CC4EE", (0, (2, 2))),
+    "c-ripple": LineStyle("c-Ripple", "#F5B183", (0, (2, 2))),
+    "c-grace": LineStyle("c-GRACE", "#7FD6BB", (0, (2, 2))),
     # Settings of PR-Join.
-    "1MB": Ink("PR-Join 1 MB", "#B0508E", (0, (6, 1.6))),
-    "64KB": Ink("PR-Join 64 KB", "#0072B2"),
-    "4KB": Ink("PR-Join 4 KB", "#C98A00", (0, (3, 1.2))),
-    "gamma-0.5": Ink("PR-Join, gamma 0.5", "#B0508E", (0, (6, 1.6))),
-    "gamma-1": Ink("PR-Join, gamma 1", "#0072B2"),
-    "gamma-2": Ink("PR-Join, gamma 2", "#C98A00", (0, (3, 1.2))),
-    "no-remapping": Ink("PR-Join, no remapping", "#B0508E", (0, (6, 1.6))),
+    "1MB": LineStyle("PR-Join 1 MB", "#B0508E", (0, (6, 1.6))),
+    "64KB": LineStyle("PR-Join 64 KB", "#0072B2"),
+    "4KB": LineStyle("PR-Join 4 KB", "#C98A00", (0, (3, 1.2))),
+    "gamma-0.5": LineStyle("PR-Join, gamma 0.5", "#B0508E", (0, (6, 1.6))),
+    "gamma-1": LineStyle("PR-Join, gamma 1", "#0072B2"),
+    "gamma-2": LineStyle("PR-Join, gamma 2", "#C98A00", (0, (3, 1.2))),
+    "no-remapping": LineStyle("PR-Join, no remapping", "#B0508E", (0, (6, 1.6))),
 }
 
 

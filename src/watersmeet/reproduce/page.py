@@ -16,7 +16,7 @@ from watersmeet.reproduce.claim import Claim
 
 
 @dataclass(frozen=True)
-class Plate:
+class PageFigure:
     """A figure on the page, with what the paper's own figure shows."""
 
     svg: Path
@@ -29,7 +29,7 @@ def write_page(
     *,
     title: str,
     lead: str,
-    plates: Sequence[Plate],
+    plates: Sequence[PageFigure],
     claims: Sequence[Claim],
     parameters: Mapping[str, str],
     command: str,
@@ -55,7 +55,7 @@ def write_page(
     path.write_text(text, encoding="utf-8")
 
 
-def _plate(plate: Plate) -> str:
+def _plate(plate: PageFigure) -> str:
     picture = base64.b64encode(plate.svg.read_bytes()).decode("ascii")
     return (
         f'<figure><img alt="{escape(plate.title)}" src="data:image/svg+xml;base64,{picture}">'

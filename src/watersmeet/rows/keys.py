@@ -21,7 +21,7 @@ from watersmeet.kernels import hashing, packing
 from watersmeet.model import Side
 from watersmeet.rows.address import KeyBuffers, Rows
 from watersmeet.rows.batch import key_buffers
-from watersmeet.rows.leaves import Fixed, Leaves, Mask, Slot, slots_of
+from watersmeet.rows.leaves import Fixed, LeafType, Leaves, Mask, slots_of
 from watersmeet.rows.types import is_bytes
 
 Hashes = NDArray[np.uint64]
@@ -148,7 +148,7 @@ class PackedKeys:
     """
 
     def __init__(
-        self, columns: tuple[KeyColumn, ...], slots: list[Slot], rehash: Rehash | None
+        self, columns: tuple[KeyColumn, ...], slots: list[LeafType], rehash: Rehash | None
     ) -> None:
         self.columns = columns
         self.rehash = rehash

@@ -28,7 +28,7 @@ _SECONDS_PER_DAY = 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class LeafType:
     """Room for one leaf: `bits` in a packed code, or `dtype` in a row of bytes.
 
     A leaf that cannot be packed has no `bits`; one of variable width has no `dtype` either.
@@ -38,10 +38,10 @@ class Slot:
     bits: int | None
 
 
-_FLAG = Slot(np.dtype("u1"), 1)
+_FLAG = LeafType(np.dtype("u1"), 1)
 
 
-def slots_of(kind: pa.DataType, *, nested: bool = False) -> list[Slot]:
+def slots_of(kind: pa.DataType, *, nested: bool = False) -> list[LeafType]:
     """The leaves of a key column that is compared as `kind`, in the order `Leaves` fills them."""
     flag = [_FLAG] if nested else []
     if pt.is_struct(kind):
@@ -49,21 +49,21 @@ def slots_of(kind: pa.DataType, *, nested: bool = False) -> list[Slot]:
     return [*flag, _slot(kind)]
 
 
-def _slot(kind: pa.DataType) -> Slot:
+def _slot(kind: pa.DataType) -> LeafType:
     if has_offsets(kind):
-        return Slot(None, None)
+        return LeafType(None, None)
     if pt.is_boolean(kind) or pt.is_null(kind):
         return _FLAG
     if pt.is_fixed_size_binary(kind):
-        return Slot(np.dtype(f"V{kind.byte_width}"), None)
+        return LeafType(np.dtype(f"V{kind.byte_width}"), None)
     if pt.is_decimal(kind):
         if kind.precision <= _INT_DIGITS:
-            return Slot(np.dtype("<i4"), 32)
+            return LeafType(np.dtype("<i4"), 32)
         if kind.precision <= _LONG_DIGITS:
-            return Slot(np.dtype("<i8"), 64)
-        return Slot(np.dtype(f"V{kind.byte_width}"), None)
+            return LeafType(np.dtype("<i8"), 64)
+        return LeafType(np.dtype(f"V{kind.byte_width}"), None)
     letter = "u" if pt.is_floating(kind) or pt.is_unsigned_integer(kind) else "i"
-    return Slot(np.dtype(f"<{letter}{kind.byte_width}"), kind.bit_width)
+    return LeafType(np.dtype(f"<{letter}{kind.byte_width}"), kind.bit_width)
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ from watersmeet.rows.leaves import Mask
 from watersmeet.rows.on import KeyNames, On, check_name, key_names
 from watersmeet.rows.output import KeyPair, OutputColumn, Schemas, output_columns
 from watersmeet.rows.types import comparison_type, padding_of
+from watersmeet.rows.values import rows_where
 
 __all__ = ["EncodedRows", "JoinSchema", "On"]
 
@@ -26,9 +27,15 @@ class EncodedRows:
     """Rows ready for an operator: a row whose `valid` is false has a null key, which matches
     nothing. `valid` is None when every row has a key."""
 
-    hashes: NDArray[np.uint64]
+    codes: NDArray[np.uint64]
     valid: Mask | None
     rows: pa.RecordBatch
+
+    def with_keys(self) -> EncodedRows:
+        """Those of the rows that have a key."""
+        if self.valid is None:
+            return self
+        return EncodedRows(self.codes[self.valid], None, rows_where(self.rows, self.valid))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +151,14 @@ class JoinSchema:
         return pa.RecordBatch.from_arrays(arrays, schema=self.output)
 
     @property
-    def hashes_decide(self) -> bool:
+    def codes_decide(self) -> bool:
         """Whether keys are equal exactly when their hashes are."""
         return any(self._exact_key(side) is None for side in Side)
 
     def same_keys(self, side: Side, first: Rows, second: Rows) -> bool:
         """Whether rows of one side, pairwise of equal hash, have pairwise equal keys."""
         key = self._exact_key(side)
-        return key is None or self.hashes_decide or bool(equal_keys(first, key, second, key).all())
+        return key is None or self.codes_decide or bool(equal_keys(first, key, second, key).all())
 
     def _equal(self, left: Rows, right: Rows) -> Mask | None:
         mine, others = self._exact_key(Side.LEFT), self._exact_key(Side.RIGHT)

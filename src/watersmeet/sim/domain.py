@@ -29,7 +29,7 @@ def partition_members(partitions: int, keys_each: int) -> Index:
     while True:
         integers = np.arange(1, reach + 1, dtype=np.int64)
         batch = pa.RecordBatch.from_arrays([pa.array(integers)], schema=SCHEMA)
-        partition = partition_of(schema.encode(Side.LEFT, batch).hashes, partitions)
+        partition = partition_of(schema.encode(Side.LEFT, batch).codes, partitions)
         order = np.argsort(partition, kind="stable")
         starts = np.searchsorted(partition[order], np.arange(partitions + 1))
         if np.diff(starts).min() >= keys_each:

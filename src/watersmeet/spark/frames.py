@@ -49,7 +49,7 @@ def parse_instances(number: Any) -> int:
     return number
 
 
-def rows_of(relation: PlainScan | StagedRows) -> int | None:
+def estimated_rows(relation: PlainScan | StagedRows) -> int | None:
     """Those of its files, or a guess; None if there is nothing to guess from."""
     if isinstance(relation, PlainScan):
         return relation.rows

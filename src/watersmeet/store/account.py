@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from dataclasses import dataclass
-
-from watersmeet.errors import MemoryTooSmall
-from watersmeet.model import parse_bytes
-
-SMALLEST_MEMORY = 2**20
 
 
 class MemoryAccount:
@@ -45,33 +39,3 @@ class MemoryAccount:
     def by_purpose(self) -> dict[str, int]:
         with self._lock:
             return {what: held for what, held in self._held.items() if held}
-
-
-@dataclass(frozen=True)
-class MemoryPlan:
-    """How one limit is shared out.
-
-    input: batches that have arrived and wait; store: rows in memory with their index;
-    work: blocks being merged, runs being written, result rows being copied out.
-    """
-
-    input: int
-    store: int
-    work: int
-
-    @classmethod
-    def split(cls, limit: int) -> MemoryPlan:
-        work = limit // 8
-        waiting = min(limit // 8, 16 * 2**20)
-        return cls(input=waiting, store=limit - work - waiting, work=work)
-
-    @classmethod
-    def parse(cls, memory: int | str) -> tuple[int, MemoryPlan]:
-        """The limit a user gave and its shares, or a `MemoryTooSmall` that names the minimum."""
-        limit = parse_bytes(memory)
-        if limit < SMALLEST_MEMORY:
-            raise MemoryTooSmall(
-                f"memory={memory!r} is {limit:,} bytes, too little for a join to work in.",
-                remedy=f"Give at least {SMALLEST_MEMORY // 2**20}MB.",
-            )
-        return limit, cls.split(limit)

@@ -11,13 +11,13 @@ from watersmeet.kernels import matching
 from watersmeet.rows.address import Index
 from watersmeet.store.arena import Arena
 
-Hashes = NDArray[np.uint64]
+Codes = NDArray[np.uint64]
 
 _FEWEST_BUCKETS = 1024
 
 _HEAD_BYTES = 8
 INDEX_BYTES = 16 + _HEAD_BYTES
-"""What a row takes: hash and link, and up to two bucket heads."""
+"""What a row takes: code and link, and up to two bucket heads."""
 
 
 class PairBuffer:
@@ -40,41 +40,41 @@ class PairBuffer:
 class HashIndex:
     """Hash chains over rows 0 .. len-1. There are at least as many buckets as rows.
 
-    An index that is no longer `linked` keeps the hashes and finds nothing.
+    An index that is no longer `indexed` keeps the codes and finds nothing.
     """
 
     def __init__(self, capacity: int) -> None:
-        self.linked = True
+        self.indexed = True
         self._rows = 0
         self._arena = Arena(2 * capacity, np.uint64)
         self.nodes = self._arena.array.reshape(capacity, 2)
         self._heads = np.full(_FEWEST_BUCKETS, -1, np.int32)
 
     @classmethod
-    def over(cls, hashes: Hashes) -> HashIndex:
+    def over(cls, codes: Codes) -> HashIndex:
         """An index over rows that are all there."""
-        index = cls(len(hashes))
-        index.add(hashes)
+        index = cls(len(codes))
+        index.add(codes)
         return index
 
     def __len__(self) -> int:
         return self._rows
 
-    def add(self, hashes: Hashes) -> None:
+    def add(self, codes: Codes) -> None:
         start = self._rows
-        self._rows = start + len(hashes)
-        if not self.linked:
-            self.nodes[start : self._rows, 0] = hashes
+        self._rows = start + len(codes)
+        if not self.indexed:
+            self.nodes[start : self._rows, 0] = codes
         elif self._rows > self._heads.size:
-            self.nodes[start : self._rows, 0] = hashes
+            self.nodes[start : self._rows, 0] = codes
             self._link_again()
         else:
-            matching.insert(self._heads, self.nodes, hashes, start)
+            matching.insert(self._heads, self.nodes, codes, start)
 
     def find(
-        self, wanted: Hashes, pairs: PairBuffer, floor: int = 0
+        self, wanted: Codes, pairs: PairBuffer, floor: int = 0
     ) -> Iterator[tuple[Index, Index]]:
-        """Rows with an equal hash, and which of `wanted` each answers, in bounded chunks.
+        """Rows with an equal code, and which of `wanted` each answers, in bounded chunks.
 
         Rows numbered below `floor` are not looked for.
         """
@@ -90,7 +90,7 @@ class HashIndex:
         """Keep the first rows only, after the caller has moved nodes there."""
         self._rows = rows
         self._arena.release(2 * rows)
-        if self.linked:
+        if self.indexed:
             self._link_again()
 
     @property

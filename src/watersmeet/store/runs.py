@@ -1,4 +1,4 @@
-"""Sorted runs: rows that left memory together, or were merged, in order of their hash."""
+"""Sorted runs: rows that left memory together, or were merged, in order of their code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from watersmeet.rows.address import Index
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.values import rows_at
-from watersmeet.store.index import Hashes
+from watersmeet.store.index import Codes
 from watersmeet.store.spill import Block, BlockWriter, IoKind, SpillArea
 from watersmeet.store.table import Table
 
@@ -23,25 +23,25 @@ Stamps = NDArray[np.int64]
 STILL_HERE = np.iinfo(np.int64).max
 """The departure stamp (DTS) of a row that has not left memory."""
 
-_STAMPED = pa.schema([("__hash", pa.uint64()), ("__ats", pa.int64()), ("__dts", pa.int64())])
+_STAMPED = pa.schema([("__code", pa.uint64()), ("__ats", pa.int64()), ("__dts", pa.int64())])
 _STAMPS = len(_STAMPED)
 # Rows are copied out of a table some blocks at a time: a small block costs as much as a large one.
 _BLOCKS_COPIED = 8
 
 
 class Piece:
-    """Some rows with what is needed to join them: hash, arrival and departure stamps.
+    """Some rows with what is needed to join them: code, arrival and departure stamps.
 
     All of it is one batch, stamps first, as it is written and read. It is taken apart only when
     somebody asks, since most pieces are soon made part of a larger one.
     """
 
-    def __init__(self, batch: pa.RecordBatch, hashes: Hashes | None = None) -> None:
+    def __init__(self, batch: pa.RecordBatch, codes: Codes | None = None) -> None:
         self.batch = batch
-        self.hashes: Hashes = batch.column(0).to_numpy() if hashes is None else hashes
+        self.codes: Codes = batch.column(0).to_numpy() if codes is None else codes
 
     def __len__(self) -> int:
-        return len(self.hashes)
+        return len(self.codes)
 
     @cached_property
     def ats(self) -> Stamps:
@@ -63,7 +63,7 @@ class Piece:
         return BatchRows(self.rows)
 
     def slice(self, start: int, stop: int) -> Piece:
-        return Piece(self.batch.slice(start, stop - start), self.hashes[start:stop])
+        return Piece(self.batch.slice(start, stop - start), self.codes[start:stop])
 
     def take(self, index: Index) -> Piece:
         return Piece(rows_at(self.batch, index))
@@ -79,7 +79,7 @@ class Piece:
 
 
 class Run(Protocol):
-    """Rows sorted by hash, in blocks. `departed` are the first and last DTS among them, `latest` is
+    """Rows sorted by code, in blocks. `departed` are the first and last DTS among them, `latest` is
     the last ATS, and `generation` counts how often what is in it was merged."""
 
     rows: int
@@ -124,11 +124,11 @@ class SpilledRun:
     def block_rows(self, number: int) -> int:
         return self.blocks[number].rows
 
-    def first_hash(self, number: int) -> int:
-        return self.blocks[number].first_hash
+    def first_code(self, number: int) -> int:
+        return self.blocks[number].first_code
 
-    def last_hash(self, number: int) -> int:
-        return self.blocks[number].last_hash
+    def last_code(self, number: int) -> int:
+        return self.blocks[number].last_code
 
     def open(self, kind: IoKind) -> Callable[[int], Piece]:
         reader = self.area.open(self.name, stamped(self.schema), kind)
@@ -178,7 +178,7 @@ class ResidentRun:
 
     def __init__(self, table: Table, index: NDArray[np.int32], *, block_rows: int) -> None:
         self._table = table
-        self._index = by_hash(table, index)
+        self._index = by_code(table, index)
         self._block_rows = block_rows
         self.rows = len(index)
         self.departed = (STILL_HERE, STILL_HERE)
@@ -198,19 +198,19 @@ class ResidentRun:
         return self._index[number * self._block_rows : (number + 1) * self._block_rows]
 
 
-def by_hash(table: Table, index: NDArray[np.int32]) -> Index:
-    """These row numbers in order of hash; older rows first among equals."""
-    return index[np.argsort(table.hashes(index), kind="stable")].astype(np.int64)
+def by_code(table: Table, index: NDArray[np.int32]) -> Index:
+    """These row numbers in order of code; older rows first among equals."""
+    return index[np.argsort(table.codes(index), kind="stable")].astype(np.int64)
 
 
 def resident_piece(table: Table, index: Index, departed: int) -> Piece:
-    hashes = table.hashes(index)
-    stamps = [hashes, table.stamps[index], np.full(len(index), departed)]
+    codes = table.codes(index)
+    stamps = [codes, table.stamps[index], np.full(len(index), departed)]
     columns = [table.take(column, index) for column in range(len(table.schema))]
     batch = pa.RecordBatch.from_arrays(
         [*map(pa.array, stamps), *columns], schema=stamped(table.schema)
     )
-    return Piece(batch, hashes)
+    return Piece(batch, codes)
 
 
 class RunWriter:
@@ -229,8 +229,8 @@ class RunWriter:
         """Write rows that go on where the run's last ones stopped."""
         for start in range(0, len(piece), self.block_rows):
             block = piece.slice(start, min(start + self.block_rows, len(piece)))
-            hashes = (int(block.hashes[0]), int(block.hashes[-1]))
-            self._blocks.append(self._out.append(block.batch, hashes, first=not self._blocks))
+            codes = (int(block.codes[0]), int(block.codes[-1]))
+            self._blocks.append(self._out.append(block.batch, codes, first=not self._blocks))
 
     def cut(
         self, departed: tuple[int, int], *, latest: int = STILL_HERE, generation: int = 0

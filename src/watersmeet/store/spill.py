@@ -53,8 +53,8 @@ class Block:
     length: int
     checksum: int
     rows: int
-    first_hash: int
-    last_hash: int
+    first_code: int
+    last_code: int
 
 
 class SpillArea:
@@ -142,7 +142,7 @@ class BlockWriter:
         except OSError as error:
             raise unusable(path.parent, error) from error
 
-    def append(self, batch: pa.RecordBatch, hashes: tuple[int, int], *, first: bool) -> Block:
+    def append(self, batch: pa.RecordBatch, codes: tuple[int, int], *, first: bool) -> Block:
         """Write one block; `first` when it begins a run."""
         message = batch.serialize()
         try:
@@ -151,7 +151,7 @@ class BlockWriter:
             self.abandon()
             raise unusable(self.path.parent, error) from error
         checksum = xxhash.xxh3_64_intdigest(message)
-        block = Block(self._offset, length, checksum, len(batch), *hashes)
+        block = Block(self._offset, length, checksum, len(batch), *codes)
         self._offset += length
         self._told(len(batch), length, first)
         return block

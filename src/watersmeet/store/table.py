@@ -15,7 +15,7 @@ from watersmeet.rows.values import Mask, fixed_width, is_ranged
 from watersmeet.store.arena import HUGE_PAGE, Arena
 from watersmeet.store.columns import fixed_bytes, make_column, variable_bytes
 from watersmeet.store.flat import close_fixed
-from watersmeet.store.index import INDEX_BYTES, Hashes, HashIndex, PairBuffer
+from watersmeet.store.index import INDEX_BYTES, Codes, HashIndex, PairBuffer
 
 # Per row, besides the index and its columns: arrival stamp (8) and the flag that marks rows for
 # removal (1).
@@ -46,7 +46,7 @@ def _leaves(kind: pa.DataType) -> int:
 class Table:
     """Rows of one side with a hash index over all of them.
 
-    Rows 0 .. len-1 are in arrival order, each with its hash and its arrival stamp. Dropping rows
+    Rows 0 .. len-1 are in arrival order, each with its code and its arrival stamp. Dropping rows
     closes the gaps and keeps the order, so a row's number holds until the next drop.
     """
 
@@ -92,9 +92,9 @@ class Table:
     def stamps(self) -> NDArray[np.int64]:
         return self._stamps.array[: len(self)]
 
-    def hashes(self, index: Index | NDArray[np.int32]) -> Hashes:
-        hashes: Hashes = self._index.nodes[index, 0]
-        return hashes
+    def codes(self, index: Index | NDArray[np.int32]) -> Codes:
+        codes: Codes = self._index.nodes[index, 0]
+        return codes
 
     def take(self, column: int, index: Index) -> pa.Array:
         return self._columns[column].take(index)
@@ -108,7 +108,7 @@ class Table:
 
     def add(
         self,
-        hashes: Hashes,
+        codes: Codes,
         stamps: NDArray[np.int64],
         rows: pa.RecordBatch,
         counts: NDArray[np.int64] | None = None,
@@ -119,15 +119,15 @@ class Table:
             column.append(start, values)
         self._stamps.array[start : start + len(rows)] = stamps
         if counts is None:
-            matching.count_partitions(hashes, self.by_partition)
+            matching.count_partitions(codes, self.by_partition)
         else:
             self.by_partition += counts
-        self._index.add(hashes)
+        self._index.add(codes)
 
     def find(
-        self, wanted: Hashes, pairs: PairBuffer, *, since: int = 0
+        self, wanted: Codes, pairs: PairBuffer, *, since: int = 0
     ) -> Iterator[tuple[Index, Index]]:
-        """Rows with an equal hash, and which of `wanted` each answers, in bounded chunks.
+        """Rows with an equal code, and which of `wanted` each answers, in bounded chunks.
 
         Only rows that arrived after the stamp `since` are looked for.
         """

@@ -1,6 +1,6 @@
 """What every join operator and every policy must do, as checks to run on a new one.
 
-An operator is checked through a `Maker` (testing/schedule.py says what that is; `FamilyMember` in
+An operator is checked through a `Maker` (testing/schedule.py says what that is; `PublishedJoin` in
 testing/family.py is one to copy), a policy as it is:
 
     check_operator(MyMaker())
@@ -86,9 +86,9 @@ def forced_cases(how: JoinType) -> dict[str, Case]:
         "small memory": Case(_ended(plain), how, _SMALL, uneven=True),
         "all keys equal": Case(_ended(one_key), how, _SMALL),
         "all keys equal, flush on every push": Case(_ended(one_key), how, memory=0),
-        "all hashes equal": Case(_ended(plain), how, _SMALL, hashes="every hash 0"),
+        "all hashes equal": Case(_ended(plain), how, _SMALL, codes="every hash 0"),
         "all hashes the largest": Case(
-            _ended(plain), how, memory=0, hashes="every hash at its largest"
+            _ended(plain), how, memory=0, codes="every hash at its largest"
         ),
         "save after every step": Case(
             _ended(step for each in plain for step in (each, Save())), how, _SMALL

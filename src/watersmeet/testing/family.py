@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
 from watersmeet.operators.family import find_algorithm, make_operator, restore_operator
-from watersmeet.operators.progressive import ProgressiveJoin
+from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.schema import JoinSchema
@@ -16,13 +16,13 @@ _IN_MEMORY = 64 * 2**20
 
 
 @dataclass(frozen=True)
-class FamilyMember:
+class PublishedJoin:
     """One algorithm by name. `block_bytes` makes blocks smaller than the operator would.
 
     >>> from watersmeet.model import Side
     >>> from watersmeet.testing.schedule import Case, End, Push, play
     >>> arrivals = (Push(Side.LEFT, (1, None)), Push(Side.RIGHT, (1, 2)))
-    >>> play(FamilyMember("rpj"), Case((*arrivals, End(Side.LEFT), End(Side.RIGHT))))
+    >>> play(PublishedJoin("rpj"), Case((*arrivals, End(Side.LEFT), End(Side.RIGHT))))
     """
 
     name: str
@@ -82,4 +82,4 @@ class FamilyMember:
     def _with_small_blocks(self, join: JoinOperator) -> None:
         if self.block_bytes is not None:
             assert isinstance(join, ProgressiveJoin | RectangleJoin)
-            join.parts.block_bytes = self.block_bytes
+            join.workspace.block_bytes = self.block_bytes

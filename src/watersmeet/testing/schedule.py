@@ -77,11 +77,11 @@ Step = Push | Stall | Settle | Tidy | Resize | Save | End
 
 
 def _hash_of(number: int) -> Rehash:
-    return lambda hashes: np.full_like(hashes, number)
+    return lambda codes: np.full_like(codes, number)
 
 
-def _crowd(hashes: Hashes) -> Hashes:
-    return (hashes % np.uint64(3)) << np.uint64(62)
+def _crowd(codes: Hashes) -> Hashes:
+    return (codes % np.uint64(3)) << np.uint64(62)
 
 
 REHASHES: dict[str, Rehash | None] = {
@@ -100,13 +100,13 @@ class Case:
     how: JoinType = JoinType.INNER
     memory: int = 64 * 2**20
     key: str = "int64"
-    hashes: str = "true hashes"
+    codes: str = "true hashes"
     uneven: bool = False
     """Whether some rows are much longer than others."""
 
     def schema(self) -> JoinSchema:
         left, right = (self.batch(side, (), 0).schema for side in Side)
-        return JoinSchema.resolve(left, right, "k", self.how, rehash=REHASHES[self.hashes])
+        return JoinSchema.resolve(left, right, "k", self.how, rehash=REHASHES[self.codes])
 
     def batch(self, side: Side, keys: tuple[int | None, ...], first: int) -> pa.RecordBatch:
         """Rows with these keys; `first` numbers them."""

@@ -13,7 +13,7 @@ from watersmeet.operators.family import ALGORITHMS
 from watersmeet.operators.tuning import Costs, Invocation, Tuning
 from watersmeet.policies.flush import Held
 from watersmeet.policies.react import Owed
-from watersmeet.testing.family import FamilyMember
+from watersmeet.testing.family import PublishedJoin
 from watersmeet.testing.schedule import (
     REHASHES,
     Case,
@@ -80,7 +80,7 @@ def cases(how: JoinType | None = None) -> st.SearchStrategy[Case]:
         how=st.sampled_from(JoinType if how is None else [how]),
         memory=_MEMORIES,
         key=st.sampled_from(["int64", "int64", "string"]),
-        hashes=st.sampled_from(list(REHASHES)),
+        codes=st.sampled_from(list(REHASHES)),
         uneven=st.booleans(),
     )
 
@@ -109,11 +109,11 @@ def tunings() -> st.SearchStrategy[Tuning]:
     )
 
 
-def family_members(name: str) -> st.SearchStrategy[FamilyMember]:
+def published_joins(name: str) -> st.SearchStrategy[PublishedJoin]:
     """One published join under any tuning, with blocks of a row or of many."""
     assert name in ALGORITHMS
     return st.builds(
-        FamilyMember,
+        PublishedJoin,
         st.just(name),
         tuning=tunings(),
         block_bytes=st.sampled_from([None, 1, 200, 600]),

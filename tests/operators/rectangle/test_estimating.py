@@ -96,8 +96,8 @@ def running(
 
 def partitions_of(join: RectangleJoin, batch: pa.RecordBatch) -> np.ndarray:
     """By hand, from the high bits of the hash: not the way the estimate asks."""
-    slots = join.parts.memory.slots
-    high = JOIN.encode(Side.LEFT, batch).hashes >> np.uint64(32)
+    slots = join.workspace.memory.slots
+    high = JOIN.encode(Side.LEFT, batch).codes >> np.uint64(32)
     found: np.ndarray = slots[(high * np.uint64(len(slots))) >> np.uint64(32)]
     return found
 
@@ -108,13 +108,13 @@ def by_hand(
     parts: list[np.ndarray],
 ) -> np.ndarray:
     """Every pair of every completed rectangle, scaled up by its partition's own depth."""
-    now, ended = join.rectangles, all(join.parts.ended)
+    now, ended = join.rectangles, all(join.workspace.ended)
     keys, values = zip(
         *((side.column(0).to_numpy(), side.column(1).to_numpy()) for side in sides), strict=True
     )
     groups = sides[0].column(2).to_numpy()
     totals = np.zeros((3, 4))
-    for p in range(join.parts.partitions):
+    for p in range(join.workspace.partitions):
         rows, scale = [], 1.0
         for side in Side:
             mine = np.flatnonzero(parts[side] == p)[: now.joined[side, p]]

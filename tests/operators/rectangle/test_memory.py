@@ -64,8 +64,8 @@ def spread(directory: Path, *, remaps: bool) -> float:
     rectangles = watched.join.rectangles
     assert rectangles.evened == remaps
     for side in Side:
-        hashes = watched.schema.encode(side, batch(side, drawn[side])).hashes
-        partitions = watched.join.parts.memory.partition_of(hashes)
+        codes = watched.schema.encode(side, batch(side, drawn[side])).codes
+        partitions = watched.join.workspace.memory.partition_of(codes)
         assert (rectangles.arrived[side] == np.bincount(partitions, minlength=32)).all()
     watched.join.close()
     both = rectangles.arrived.sum(axis=0)

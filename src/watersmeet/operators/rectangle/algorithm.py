@@ -8,7 +8,7 @@ from enum import Enum, auto
 from watersmeet.policies.invoke import InvokeRule, SpillRule
 
 
-class Meets(Enum):
+class JoinsOnArrival(Enum):
     """Which arrivals are joined at once with the other side's rows in memory."""
 
     NONE = auto()
@@ -29,7 +29,7 @@ class RectangleAlgorithm:
     """
 
     name: str
-    meets: Meets
+    meets: JoinsOnArrival
     spill: SpillRule
     invoke: InvokeRule | None = None
     rescans: bool = False

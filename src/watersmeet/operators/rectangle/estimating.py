@@ -15,7 +15,7 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.estimators.moments import Floats, Integers
 from watersmeet.estimators.partitions import PartitionedSample
 from watersmeet.estimators.totals import Totals
-from watersmeet.operators.rectangle.algorithm import Meets
+from watersmeet.operators.rectangle.algorithm import JoinsOnArrival
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.rows.address import Matches
 
@@ -48,7 +48,7 @@ class RectangleEstimate:
         _check(join)
         self._join = join
         self._sample = PartitionedSample(
-            partitions=join.parts.partitions, rows=rows, moments=moments
+            partitions=join.workspace.partitions, rows=rows, moments=moments
         )
         self._waiting: list[_Pairs] = []
         self._completed = 0
@@ -62,7 +62,7 @@ class RectangleEstimate:
 
     def totals(self) -> Totals:
         self._settle()
-        now, whole = self._join.rectangles, all(self._join.parts.ended)
+        now, whole = self._join.rectangles, all(self._join.workspace.ended)
         met: NDArray[np.bool_] = np.all(now.seen, axis=0)
         if whole:  # a partition without rows is as good as joined
             met = met | np.all(now.joined == now.arrived, axis=0)
@@ -98,14 +98,14 @@ class RectangleEstimate:
 
 
 def _check(join: RectangleJoin) -> None:
-    algorithm = join.parts.algorithm
-    if algorithm.meets is Meets.ALL:
+    algorithm = join.workspace.algorithm
+    if algorithm.meets is JoinsOnArrival.ALL:
         raise InvalidArgument(
             f"{algorithm.name} completes many small rectangles side by side, and estimates are "
             "made from rectangles that begin with the first row.",
             remedy="Use pr-join, ripple, hash-ripple or grace.",
         )
-    tuning = join.parts.tuning
+    tuning = join.workspace.tuning
     if algorithm.invoke is not None and not tuning.invocation.together:
         raise InvalidArgument(
             "A partition that is joined as soon as enough of its own rows have come is joined "

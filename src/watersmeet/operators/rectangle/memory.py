@@ -16,25 +16,25 @@ from watersmeet.rows.schema import JoinSchema
 from watersmeet.rows.values import Mask
 from watersmeet.store.arena import Arena
 from watersmeet.store.flat import close_fixed
-from watersmeet.store.index import Hashes
+from watersmeet.store.index import Codes
 from watersmeet.store.table import Table
 
 Slots = NDArray[np.uint16]
 
-# Ranges of the hash for each partition: as fine as skew can be evened out.
+# Ranges of the code for each partition: as fine as skew can be evened out.
 _SLOTS_EACH = 64
 
 
 class StampedRows(BatchRows):
-    """Rows of a batch that know their stamps and hashes, as rows of a table do."""
+    """Rows of a batch that know their stamps and codes, as rows of a table do."""
 
-    def __init__(self, batch: pa.RecordBatch, stamps: NDArray[np.int64], hashes: Hashes) -> None:
+    def __init__(self, batch: pa.RecordBatch, stamps: NDArray[np.int64], codes: Codes) -> None:
         super().__init__(batch)
         self.stamps = stamps
-        self._hashes = hashes
+        self._codes = codes
 
-    def hashes(self, index: Index) -> Hashes:
-        return self._hashes[index]
+    def codes(self, index: Index) -> Codes:
+        return self._codes[index]
 
 
 class SlottedTable(Table):
@@ -49,7 +49,7 @@ class SlottedTable(Table):
 
     def add(
         self,
-        hashes: Hashes,
+        codes: Codes,
         stamps: NDArray[np.int64],
         rows: pa.RecordBatch,
         counts: NDArray[np.int64] | None = None,
@@ -57,16 +57,16 @@ class SlottedTable(Table):
         assert counts is None, "rows are counted here"
         here = self._partitions.array[len(self) : len(self) + len(rows)]
         counts = np.zeros_like(self.by_partition)
-        rectangles.partition_rows(hashes, self._slots, here, counts)
-        super().add(hashes, stamps, rows, counts)
+        rectangles.partition_rows(codes, self._slots, here, counts)
+        super().add(codes, stamps, rows, counts)
 
     def drop(self, keep: Mask, gone: NDArray[np.int64]) -> None:
         self._partitions.release(close_fixed(self._partitions.array, keep))
         super().drop(keep, gone)
 
-    def unlink(self) -> None:
-        """Give up finding rows by their hash, which nobody will ask for any more."""
-        self._index.linked = False
+    def drop_index(self) -> None:
+        """Give up finding rows by their code, which nobody will ask for any more."""
+        self._index.indexed = False
 
     def grouped(self, rows: NDArray[np.int64], *, after: int = 0) -> NDArray[np.int32]:
         """Of each partition p, its rows[p] oldest row numbers from `after` on, end to end."""
@@ -99,8 +99,8 @@ class SlottedTable(Table):
         """Go on with another table of slots."""
         self._slots = slots
         self.by_partition[:] = 0
-        hashes, here = self.hashes(np.arange(len(self))), self._partitions.array[: len(self)]
-        rectangles.partition_rows(hashes, slots, here, self.by_partition)
+        codes, here = self.codes(np.arange(len(self))), self._partitions.array[: len(self)]
+        rectangles.partition_rows(codes, slots, here, self.by_partition)
 
     def _bytes_of_rows(self) -> int:
         return super()._bytes_of_rows() + self._partitions.array.itemsize * len(self)
@@ -115,17 +115,17 @@ class RectangleMemory(MemoryPart):
         self, schema: JoinSchema, *, nbytes: int, rows: int | None, partitions: int
     ) -> None:
         self.slots = ranged_slots(_SLOTS_EACH * partitions, partitions)
-        self._linked = True
+        self._indexed = True
         super().__init__(schema, nbytes=nbytes, rows=rows, partitions=partitions)
 
-    def unlink(self) -> None:
+    def drop_index(self) -> None:
         """Phase 1 is over, and rows in memory are not looked for any more."""
-        self._linked = False
+        self._indexed = False
         for table in self.tables:
-            table.unlink()
+            table.drop_index()
 
-    def partition_of(self, hashes: Hashes) -> Slots:
-        partitions: Slots = self.slots[((hashes >> 32) * np.uint64(self.slots.size)) >> 32]
+    def partition_of(self, codes: Codes) -> Slots:
+        partitions: Slots = self.slots[((codes >> 32) * np.uint64(self.slots.size)) >> 32]
         return partitions
 
     def by_slot(self) -> NDArray[np.int64]:
@@ -172,6 +172,6 @@ class RectangleMemory(MemoryPart):
             partitions=self._partitions,
             slots=self.slots,
         )
-        if not self._linked:
-            table.unlink()
+        if not self._indexed:
+            table.drop_index()
         return table

@@ -15,11 +15,11 @@ import numpy as np
 
 from watersmeet.kernels import rectangles
 from watersmeet.model import Side
-from watersmeet.operators.outcome import in_order
+from watersmeet.operators.emitter import in_order
 from watersmeet.operators.rectangle.memory import StampedRows
-from watersmeet.operators.rectangle.parts import Parts
+from watersmeet.operators.rectangle.workspace import RectangleWorkspace
 from watersmeet.rows.address import Index, Matches, Stage
-from watersmeet.store.index import Hashes
+from watersmeet.store.index import Codes
 from watersmeet.store.runs import Piece
 from watersmeet.store.table import Table, batch_bytes
 
@@ -31,7 +31,7 @@ Finished = Generator[Matches, None, bool]
 class PartitionJoin:
     """One invocation. `last` when no more rows come: rows without a partner are reported too."""
 
-    parts: Parts
+    workspace: RectangleWorkspace
     p: int
     stage: Stage
     last: bool = False
@@ -41,7 +41,7 @@ class PartitionJoin:
 
         What was joined until then is in the cover, so an interrupted join is simply begun anew.
         """
-        progress, cover = self.parts.progress, self.parts.cover(self.p)
+        progress, cover = self.workspace.progress, self.workspace.cover(self.p)
         corner = cover.corner
         joined = progress.joined[:, self.p] if corner else 0
         new = progress.arrived[:, self.p] - joined
@@ -50,47 +50,47 @@ class PartitionJoin:
             # Old rows are needed only for new ones of the other side, or to say they are alone.
             needs_old = not corner or new[build.other] or self._reports(build)
             since = 0 if needs_old or not corner else 2 * corner[build]
-            pieces = self.parts.pieces(build, self.p, since=since)
-            chunks = _Chunks(self.parts, pieces, room)
+            pieces = self.workspace.pieces(build, self.p, since=since)
+            chunks = _Chunks(self.workspace, pieces, room)
             finished = yield from self._scan_chunks(build, chunks, pause)
             if not finished:
                 return False
-        if self.parts.covers_apart:
+        if self.workspace.covers_apart:
             cover.reach(*progress.bounds)
         progress.joined_partition(self.p)
-        self.parts.metrics.dd_tasks += 1
+        self.workspace.metrics.dd_tasks += 1
         return True
 
     def _has_work(self, new: Index) -> bool:
-        arrived = self.parts.progress.arrived[:, self.p]
+        arrived = self.workspace.progress.arrived[:, self.p]
         if any(arrived[side] and self._reports(side) for side in Side):
             return True
         return bool(arrived.all() and new.any())
 
     def _reports(self, side: Side) -> bool:
         """Whether rows without a partner are now reported."""
-        return self.last and self.parts.schema.how.keeps_unmatched(side)
+        return self.last and self.workspace.schema.how.keeps_unmatched(side)
 
     def _choose(self) -> tuple[Side, float]:
         """The smaller side, and how much of it can be held at once.
 
         Rows of all partitions leave memory to make room for it, as in the paper.
         """
-        parts, memory = self.parts, self.parts.memory
+        workspace, memory = self.workspace, self.workspace.memory
         needs = [self._size(side) for side in Side]
         build = Side.LEFT if needs[0] <= needs[1] else Side.RIGHT
-        spare = parts.plan.work // 2 + (parts.plan.input if self.last else 0)
+        spare = workspace.shares.loaded + (workspace.shares.input if self.last else 0)
         if memory.room(spare) < 1.1 * needs[build] and self.last:
-            parts.drop_before(self.p)
+            workspace.drop_before(self.p)
         while (room := memory.room(spare)) < 1.1 * needs[build] and memory.rows.any():
-            taken = parts.algorithm.spill(parts.resident())
+            taken = workspace.algorithm.spill(workspace.resident())
             reason = f"room to join partition {self.p}"
-            parts.flush(taken, reason, kept_too=parts.takes_kept(taken))
+            workspace.flush(taken, reason, kept_too=workspace.takes_kept(taken))
         return build, room
 
     def _size(self, side: Side) -> float:
         """What all of the partition's rows of a side would take in memory."""
-        memory, (rows, nbytes) = self.parts.memory, self.parts.spilled[:, side, self.p]
+        memory, (rows, nbytes) = self.workspace.memory, self.workspace.spilled[:, side, self.p]
         each = max(nbytes / rows if rows else 0.0, memory.mean_bytes(side))
         resident = memory.tables[side].by_partition[self.p]
         return float((rows + resident) * memory.row_size(each))
@@ -100,8 +100,8 @@ class PartitionJoin:
     def _scan_chunks(
         self, build: Side, chunks: _Chunks, pause: Callable[[], bool] | None
     ) -> Finished:
-        parts = self.parts
-        table = parts.memory.beside(build)
+        workspace = self.workspace
+        table = workspace.memory.beside(build)
         try:
             more = True
             while more:
@@ -111,28 +111,30 @@ class PartitionJoin:
                     return False
                 if self.last:
                     every = np.arange(len(table))
-                    yield from parts.outcome.unmatched(build, table, every, table.stamps)
-                self._reach(build, table, parts.progress.numbers[build.other], more=more)
+                    yield from workspace.emitter.unmatched(build, table, every, table.stamps)
+                self._reach(build, table, workspace.progress.numbers[build.other], more=more)
                 table.clear()
         finally:
-            parts.tell_memory()
+            workspace.report_memory()
         return True
 
     def _scan(
         self, build: Side, table: Table, more: bool, pause: Callable[[], bool] | None
     ) -> Finished:
-        parts, probe = self.parts, build.other
+        workspace, probe = self.workspace, build.other
         since = 0 if self._reports(probe) else 2 * self._met_by_all(build, table)
-        for piece in parts.pieces(probe, self.p, since=since):
+        for piece in workspace.pieces(probe, self.p, since=since):
             if piece.ats[-1] < since:
                 continue
-            rows = StampedRows(piece.rows, piece.ats, piece.hashes)
+            rows = StampedRows(piece.rows, piece.ats, piece.codes)
             sources, stamps = in_order(build, table, rows), in_order(build, table.stamps, piece.ats)
             for found, asked in self._new_pairs(build, table, piece):
                 index = in_order(build, found, asked)
-                yield from parts.outcome.pairs(sources, index, stamps, self.stage)
+                yield from workspace.emitter.pairs(sources, index, stamps, self.stage)
             if self.last and not more:
-                yield from parts.outcome.unmatched(probe, rows, np.arange(len(piece)), piece.ats)
+                yield from workspace.emitter.unmatched(
+                    probe, rows, np.arange(len(piece)), piece.ats
+                )
             if pause is not None and pause():
                 self._reach(build, table, int(piece.ats[-1] >> 1) + 1, more=more)
                 return False
@@ -141,36 +143,38 @@ class PartitionJoin:
     def _met_by_all(self, build: Side, table: Table) -> int:
         """How many of the other side's first rows have met all rows of the chunk."""
         last = int(table.stamps[-1] >> 1) if len(table) else -1
-        return self.parts.cover(self.p).reached(build, last + 1)
+        return self.workspace.cover(self.p).reached(build, last + 1)
 
     def _reach(self, build: Side, table: Table, scanned: int, *, more: bool) -> None:
         """Remember what has met: rows up to the chunk's end with the first `scanned` rows."""
-        if self.parts.covers_apart and len(table):
-            held = int(table.stamps[-1] >> 1) + 1 if more else self.parts.progress.numbers[build]
+        if self.workspace.covers_apart and len(table):
+            held = (
+                int(table.stamps[-1] >> 1) + 1 if more else self.workspace.progress.numbers[build]
+            )
             left, right = in_order(build, held, scanned)
-            self.parts.cover(self.p).reach(left, right)
+            self.workspace.cover(self.p).reach(left, right)
 
     # ---- pairs that have not met ----------------------------------------------------------------
 
     def _new_pairs(self, build: Side, table: Table, piece: Piece) -> Found:
-        cover = self.parts.cover(self.p)
+        cover = self.workspace.cover(self.p)
         if (corner := cover.corner) is None:
             yield from self._outside_strips(build, table, piece)
             return
         old = int(np.searchsorted(piece.ats, 2 * corner[build.other]))
         if old:
-            yield from self._find(table, piece.hashes[:old], since=2 * corner[build] - 1)
+            yield from self._find(table, piece.codes[:old], since=2 * corner[build] - 1)
         if old < len(piece):
-            for found, asked in self._find(table, piece.hashes[old:]):
+            for found, asked in self._find(table, piece.codes[old:]):
                 yield found, asked + old
 
-    def _find(self, table: Table, wanted: Hashes, *, since: int = 0) -> Found:
-        return table.find(wanted, self.parts.pairs, since=since)
+    def _find(self, table: Table, wanted: Codes, *, since: int = 0) -> Found:
+        return table.find(wanted, self.workspace.pairs, since=since)
 
     def _outside_strips(self, build: Side, table: Table, piece: Piece) -> Found:
-        strips = self.parts.cover(self.p).arrays()
+        strips = self.workspace.cover(self.p).arrays()
         stamps = in_order(build, table.stamps, piece.ats)
-        for found, asked in self._find(table, piece.hashes):
+        for found, asked in self._find(table, piece.codes):
             pairs = in_order(build, found, asked)
             kept = rectangles.drop_covered(*strips, *stamps, *pairs, len(found))
             if kept:
@@ -180,26 +184,26 @@ class PartitionJoin:
 class _Chunks:
     """Fills a table with pieces until they are as large as they may be."""
 
-    def __init__(self, parts: Parts, pieces: Iterator[Piece], room: float) -> None:
-        self._parts = parts
+    def __init__(self, workspace: RectangleWorkspace, pieces: Iterator[Piece], room: float) -> None:
+        self._workspace = workspace
         self._pieces = pieces
         self._room = room
         self._rest = next(pieces, None)
 
     def fill(self, table: Table) -> bool:
         """Take in what fits, at least a row; whether more is left."""
-        memory = self._parts.memory
+        memory = self._workspace.memory
         while (piece := self._rest) is not None:
             each = memory.row_size(batch_bytes(piece.rows) / len(piece))
             fits = int((self._room - memory.size(table)) / each)
             if fits < 1 and len(table):
                 break
             taken = piece.slice(0, min(max(fits, 1), len(piece)))
-            table.add(taken.hashes, taken.ats, taken.rows)
+            table.add(taken.codes, taken.ats, taken.rows)
             self._rest = (
                 piece.slice(len(taken), len(piece))
                 if len(taken) < len(piece)
                 else next(self._pieces, None)
             )
-        self._parts.tell_memory(table.nbytes)
+        self._workspace.report_memory(table.nbytes)
         return self._rest is not None

@@ -1,6 +1,6 @@
 """Saving a rectangle join and going on elsewhere: immutable Arrow files and a JSON manifest.
 
-As for the progressive joins (operators/state.py), with rectangles instead of a history.
+As for the progressive joins (operators/progressive/state.py), with rectangles instead of a history.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from watersmeet.operators.rectangle.cover import Cover
-from watersmeet.operators.rectangle.parts import Parts
+from watersmeet.operators.rectangle.workspace import RectangleWorkspace
 from watersmeet.operators.saved import (
     FORMAT,
     Manifest,
@@ -23,40 +23,42 @@ from watersmeet.operators.saved import (
 )
 
 
-def save(parts: Parts, saved: SavedRows, area: StateArea) -> Manifest:
+def save(workspace: RectangleWorkspace, saved: SavedRows, area: StateArea) -> Manifest:
     """Have all of a join's state in the area. The join itself can go on."""
-    rows = saved.save(area, parts.disk)
+    rows = saved.save(area, workspace.disk)
     return {
         "format": FORMAT,
-        "parameters": _parameters(parts),
-        "full": parts.full,
-        "kept": parts.kept,
-        "ended": list(parts.ended),
-        "slots": parts.memory.slots.tolist(),
-        "progress": parts.progress.save(),
-        "covers": [cover.save() for cover in parts.covers],
+        "parameters": _parameters(workspace),
+        "full": workspace.full,
+        "kept": workspace.kept,
+        "ended": list(workspace.ended),
+        "slots": workspace.memory.slots.tolist(),
+        "progress": workspace.progress.save(),
+        "covers": [cover.save() for cover in workspace.covers],
         "rows": rows,
         "files": rows["files"],
-        **save_counters(parts.metrics),
+        **save_counters(workspace.metrics),
     }
 
 
-def load(parts: Parts, saved: SavedRows, area: StateArea, manifest: Manifest) -> None:
+def load(
+    workspace: RectangleWorkspace, saved: SavedRows, area: StateArea, manifest: Manifest
+) -> None:
     """Fill a new join with a saved state, after checking that it is the same join."""
-    check(manifest, _parameters(parts))
-    parts.outcome.portions.expect_any_length()
+    check(manifest, _parameters(workspace))
+    workspace.emitter.limiter.expect_any_length()
     if manifest["full"]:
-        parts.overflow()
-    parts.kept = manifest["kept"]
-    parts.ended = list(manifest["ended"])
-    parts.progress.load(manifest["progress"])
-    parts.covers = [Cover.load(cover) for cover in manifest["covers"]]
+        workspace.overflow()
+    workspace.kept = manifest["kept"]
+    workspace.ended = list(manifest["ended"])
+    workspace.progress.load(manifest["progress"])
+    workspace.covers = [Cover.load(cover) for cover in manifest["covers"]]
     # Before the rows: which of them are in memory still is known by partition.
-    parts.memory.slots = np.array(manifest["slots"], np.uint16)
-    parts.take_over(saved.load(area, manifest["rows"]))
-    load_counters(parts.metrics, manifest)
-    parts.tell_memory()
+    workspace.memory.slots = np.array(manifest["slots"], np.uint16)
+    workspace.take_over(saved.load(area, manifest["rows"]))
+    load_counters(workspace.metrics, manifest)
+    workspace.report_memory()
 
 
-def _parameters(parts: Parts) -> dict[str, Any]:
-    return parameters(parts.algorithm.name, parts.schema, parts.partitions)
+def _parameters(workspace: RectangleWorkspace) -> dict[str, Any]:
+    return parameters(workspace.algorithm.name, workspace.schema, workspace.partitions)

@@ -81,7 +81,7 @@ class Bookkeeper:
         self._completed = 0
 
     def start(self, join: RectangleJoin) -> None:
-        self._progress = join.parts.progress
+        self._progress = join.workspace.progress
         self._joins, self._joined = self._joins_so_far()
         self._began = time.perf_counter()
 

@@ -105,7 +105,7 @@ def _members(parameters: Parameters) -> list[Keys]:
         first += len(candidates)
         nothing = pa.nulls(len(candidates), pa.float64()), pa.nulls(len(candidates), pa.binary(88))
         batch = pa.RecordBatch.from_arrays([pa.array(candidates), *nothing], schema=SCHEMA)
-        partition = partition_of(schema.encode(Side.LEFT, batch).hashes, partitions)
+        partition = partition_of(schema.encode(Side.LEFT, batch).codes, partitions)
         order = np.argsort(partition, kind="stable")
         starts = np.searchsorted(partition[order], np.arange(partitions + 1))
         for p in np.flatnonzero(missing):

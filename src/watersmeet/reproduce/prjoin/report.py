@@ -11,7 +11,7 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.reproduce.chart import draw
 from watersmeet.reproduce.claim import Claim, write_claims
 from watersmeet.reproduce.curve import write_lines
-from watersmeet.reproduce.page import Plate, write_page
+from watersmeet.reproduce.page import PageFigure, write_page
 from watersmeet.reproduce.prjoin.claims import claims
 from watersmeet.reproduce.prjoin.figures import figures
 from watersmeet.reproduce.prjoin.relations import write_relations
@@ -71,7 +71,8 @@ def reproduce(
     found = claims(runs, streams, parameters=parameters, exact=exact)
     write_claims(found, out / "claims.csv")
     plates = [
-        Plate(draw(figure, out)[0], figure.title, PAPER_SHOWS[figure.number]) for figure in drawn
+        PageFigure(draw(figure, out)[0], figure.title, PAPER_SHOWS[figure.number])
+        for figure in drawn
     ]
     write_page(
         out / "index.html",

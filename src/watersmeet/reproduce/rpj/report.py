@@ -10,7 +10,7 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.reproduce.chart import draw
 from watersmeet.reproduce.claim import Claim, write_claims
 from watersmeet.reproduce.curve import write_curves
-from watersmeet.reproduce.page import Plate, write_page
+from watersmeet.reproduce.page import PageFigure, write_page
 from watersmeet.reproduce.rpj.claims import claims
 from watersmeet.reproduce.rpj.figures import figures
 from watersmeet.reproduce.rpj.runs import run_all
@@ -51,7 +51,7 @@ def reproduce(
     plates = []
     for figure, _ in drawn:
         svg, _ = draw(figure, out)
-        plates.append(Plate(svg, figure.title, PAPER_SHOWS[figure.number]))
+        plates.append(PageFigure(svg, figure.title, PAPER_SHOWS[figure.number]))
     write_page(
         out / "index.html",
         title="RPJ, run again: figures 8 to 12",

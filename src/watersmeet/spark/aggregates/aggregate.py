@@ -13,28 +13,28 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from watersmeet.aggregates.allowance import Allowance
-from watersmeet.aggregates.engine import Engine
-from watersmeet.aggregates.estimate import Estimate
-from watersmeet.aggregates.explain import largest_need
-from watersmeet.aggregates.gathering import entry_bytes
-from watersmeet.aggregates.planner import Design, ReadPlan, Table, plan_reads
-from watersmeet.aggregates.question import AggregateQuestion, ResolvedQuestion
+from watersmeet.aggregates.answer.estimate import Estimate
+from watersmeet.aggregates.ask.question import AggregateQuestion, ResolvedQuestion
+from watersmeet.aggregates.ask.settings import Settings
+from watersmeet.aggregates.ask.specification import Aggregate
+from watersmeet.aggregates.partials.gathering import key_sum_bytes
 from watersmeet.aggregates.run import AggregateRun
-from watersmeet.aggregates.settings import Settings
-from watersmeet.aggregates.specification import Aggregate
+from watersmeet.aggregates.sampling.engine import Engine
+from watersmeet.aggregates.sampling.planner import Design, ReadPlan, Table, plan_reads
+from watersmeet.aggregates.view.explain import largest_need
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side, parse_seed
 from watersmeet.rows.on import On
 from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
 from watersmeet.spark.aggregates.char import check_char_columns
 from watersmeet.spark.aggregates.engine import Blocks, ClusterEngine, RippleEngine
-from watersmeet.spark.frames import check_dataframe, rows_of
+from watersmeet.spark.cluster import TaskSlots
+from watersmeet.spark.frames import check_dataframe, estimated_rows
+from watersmeet.spark.jobs import count_partitions
 from watersmeet.spark.keys import compared, named_keys
-from watersmeet.spark.room import Room, check_storage
 from watersmeet.spark.scans.ranges import Footers
 from watersmeet.spark.scans.relation import PlainScan, arrow_schema, open_relation
-from watersmeet.spark.tables.jobs import count_partitions
-from watersmeet.spark.tables.plan import Place
+from watersmeet.spark.storage import RunStorage, check_storage
 
 _UNKNOWN_ROWS = 1 << 20
 
@@ -100,7 +100,7 @@ def aggregate(
     )
     seed = parse_seed(seed)
     spark = left.sparkSession
-    allowance = Allowance.parse(memory, workers=Place.of(spark).tasks_a_machine)
+    allowance = Allowance.parse(memory, workers=TaskSlots.of(spark).tasks_a_machine)
     check_storage(storage, spark)
     schemas = (arrow_schema(left, argument="left"), arrow_schema(right, argument="right"))
     keys, _, others = named_keys((left, right), on)
@@ -172,7 +172,7 @@ class _Engines:
             sources=self.sources,
             tables=self.tables,
             query=query,
-            room=lambda: Room.claim(self.storage, self.spark, query),
+            storage=lambda: RunStorage.claim(self.storage, self.spark, query),
             allowance=self.allowance,
         )
 
@@ -239,14 +239,14 @@ def _blocks(dataframe: DataFrame, argument: str) -> Blocks:
     if isinstance(relation, PlainScan):
         return PlainBlocks.of(relation)
     partitions = count_partitions(dataframe)
-    rows = rows_of(relation)
+    rows = estimated_rows(relation)
     if rows is None:
         rows = _UNKNOWN_ROWS * partitions
     return PartitionBlocks(relation, partitions, rows)
 
 
 def _table(source: Blocks, question: ResolvedQuestion, side: Side) -> Table:
-    held = entry_bytes(question, side)
+    held = key_sum_bytes(question, side)
     if isinstance(source, PlainBlocks):
         footers = Footers(source.scan)
         return Table(

@@ -9,8 +9,8 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.aggregates.facts import ColumnFacts
-from watersmeet.aggregates.planner import Block, pieces
+from watersmeet.aggregates.sampling.facts import ColumnFacts
+from watersmeet.aggregates.sampling.planner import Block, pieces
 from watersmeet.spark.scans.ranges import Footers
 from watersmeet.spark.scans.relation import StagedRows
 from watersmeet.spark.scans.scan import PlainScan, Split

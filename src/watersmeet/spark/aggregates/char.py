@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from pyspark.sql.types import StructField
 
-from watersmeet.aggregates.nodes import Column, Compare, Node, children
-from watersmeet.aggregates.question import ResolvedQuestion
+from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.errors import SchemaError
+from watersmeet.expressions.nodes import Column, Compare, Node, children
 from watersmeet.spark.keys import Frames
 
 _SPARK_TYPE = "__CHAR_VARCHAR_TYPE_STRING"

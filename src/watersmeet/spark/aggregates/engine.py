@@ -12,13 +12,14 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from watersmeet.aggregates.allowance import Allowance, SideTooLarge, megabytes
-from watersmeet.aggregates.gathering import entry_bytes
-from watersmeet.aggregates.looks import Look
-from watersmeet.aggregates.planner import ReadPlan, Table
-from watersmeet.aggregates.question import ResolvedQuestion
-from watersmeet.aggregates.ripple import Rectangle, RippleWork, Scanned, partitions_for
-from watersmeet.aggregates.totals import BlockTotals
+from watersmeet.aggregates.ask.question import ResolvedQuestion
+from watersmeet.aggregates.partials.gathering import key_sum_bytes
+from watersmeet.aggregates.partials.totals import BlockTotals
+from watersmeet.aggregates.sampling.looks import Look
+from watersmeet.aggregates.sampling.planner import ReadPlan, Table
+from watersmeet.aggregates.sampling.ripple import Rectangle, RippleWork, Scanned, partitions_for
 from watersmeet.model import Side
+from watersmeet.rows.rebatched import rebatched
 from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
 from watersmeet.spark.aggregates.tasks import (
     OtherSide,
@@ -28,11 +29,10 @@ from watersmeet.spark.aggregates.tasks import (
     read_blocks,
     read_partition,
 )
-from watersmeet.spark.room import Room
-from watersmeet.spark.tables.blocks import in_blocks
-from watersmeet.spark.tables.jobs import Partitions, Record, cancel, run_over, run_tasks
-from watersmeet.spark.tables.plan import Place
-from watersmeet.store.storage import Sections, Storage
+from watersmeet.spark.cluster import TaskSlots
+from watersmeet.spark.jobs import Partitions, Record, cancel, run_over, run_tasks
+from watersmeet.spark.storage import RunStorage
+from watersmeet.store.exchange import ExchangeDir, Sections
 
 Blocks = PlainBlocks | PartitionBlocks
 _STAGED_ROWS = 1 << 18
@@ -52,7 +52,7 @@ class _Jobs:
         sources: tuple[Blocks, Blocks],
         tables: tuple[Table, Table],
         query: str,
-        room: Callable[[], Room],
+        storage: Callable[[], RunStorage],
         allowance: Allowance,
     ) -> None:
         self._allowance = allowance
@@ -62,9 +62,9 @@ class _Jobs:
         self._sources = sources
         self._tables = tables
         self._query = query
-        self._place = Place.of(spark)
-        self._claim = room
-        self._room: Room | None = None
+        self._slots = TaskSlots.of(spark)
+        self._claim = storage
+        self._storage: RunStorage | None = None
         self._looks = 0
 
     def rows_of(self, side: Side, block: int) -> int:
@@ -82,13 +82,13 @@ class _Jobs:
 
     def close(self) -> None:
         self.cancel()
-        if self._room is not None:
-            self._room.release()
+        if self._storage is not None:
+            self._storage.release()
 
-    def _storage(self) -> Storage:
-        if self._room is None:
-            self._room = self._claim()
-        return self._room.storage
+    def _exchange(self) -> ExchangeDir:
+        if self._storage is None:
+            self._storage = self._claim()
+        return self._storage.exchange
 
 
 class ClusterEngine(_Jobs):
@@ -123,13 +123,13 @@ class ClusterEngine(_Jobs):
         # In the order of their keys, so that neighbours need the same rows of the other side.
         sizes = self._tables[self._plan.sampled].blocks
         ordered = sorted(blocks, key=lambda block: (sizes[block].keys or (0, 0), block))
-        count = min(len(ordered), _TASKS_EACH * self._place.tasks)
+        count = min(len(ordered), _TASKS_EACH * self._slots.tasks)
         ends = [len(ordered) * part // max(count, 1) for part in range(count + 1)]
         return run_tasks(
             self._spark,
             [tuple(ordered[start:stop]) for start, stop in pairwise(ends)],
             lambda share: read_blocks(share, work, plain, last=last),
-            at_once=self._place.tasks,
+            at_once=self._slots.tasks,
             query=self._query,
             what=f"look {self._looks}",
         )
@@ -155,7 +155,7 @@ class ClusterEngine(_Jobs):
         if isinstance(source, PlainBlocks):
             side = OtherSide(schema, source)
         else:
-            side = _staged(source, schema, self._storage(), query=self._query, side=other)
+            side = _staged(source, schema, self._exchange(), query=self._query, side=other)
         work = Work(
             self._query,
             self._question,
@@ -180,7 +180,7 @@ class RippleEngine(_Jobs):
         sources: tuple[Blocks, Blocks],
         tables: tuple[Table, Table],
         query: str,
-        room: Callable[[], Room],
+        storage: Callable[[], RunStorage],
         allowance: Allowance,
     ) -> None:
         super().__init__(
@@ -190,12 +190,12 @@ class RippleEngine(_Jobs):
             sources=sources,
             tables=tables,
             query=query,
-            room=room,
+            storage=storage,
             allowance=allowance,
         )
         held = tables[plan.other].held
         memory = allowance.share().entries
-        self._count = max(partitions_for(held, memory=memory), 2 * self._place.tasks)
+        self._count = max(partitions_for(held, memory=memory), 2 * self._slots.tasks)
         self._work: RippleWork | None = None
         self._partitions: dict[Side, Partitions] = {}
         self._rectangle = Rectangle()
@@ -214,7 +214,7 @@ class RippleEngine(_Jobs):
                 self._question,
                 self._plan.sampled,
                 self._count,
-                self._storage(),
+                self._exchange(),
                 self._allowance.share(),
             )
         work = self._work
@@ -224,7 +224,7 @@ class RippleEngine(_Jobs):
             self._spark,
             range(self._count),
             lambda partition: met(partition, work, rectangle, apart=not look.last),
-            at_once=self._place.tasks,
+            at_once=self._slots.tasks,
             query=self._query,
             what=f"look {self._looks}, join",
         )
@@ -244,7 +244,7 @@ class RippleEngine(_Jobs):
                 lambda block: work.scan(
                     side, block, plain.rows_of(plain.splits[block], nbytes)
                 ).describe(),
-                at_once=self._place.tasks,
+                at_once=self._slots.tasks,
                 query=self._query,
                 what=what,
             )
@@ -269,7 +269,7 @@ def _check_size(side: OtherSide, work: Work) -> None:
     if work.question.sides[other] is not None:
         return  # Of the rows that a condition keeps, tasks know.
     rows = sum(file.rows for file in side.staged)
-    held = rows * entry_bytes(work.question, other)
+    held = rows * key_sum_bytes(work.question, other)
     most = work.allowance.entries
     if held > most:
         raise SideTooLarge(
@@ -280,13 +280,13 @@ def _check_size(side: OtherSide, work: Work) -> None:
 
 
 def _staged(
-    source: PartitionBlocks, schema: pa.Schema, storage: Storage, *, query: str, side: Side
+    source: PartitionBlocks, schema: pa.Schema, storage: ExchangeDir, *, query: str, side: Side
 ) -> OtherSide:
     word = side.name.lower()
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[Record]:
         rows = (batch.cast(schema) for batch in batches)
-        blocks = ((0, block) for block in in_blocks(rows, _STAGED_ROWS))
+        blocks = ((0, block) for block in rebatched(rows, _STAGED_ROWS))
         yield storage.write_sections(f"{word}-staged", blocks).describe()
 
     records = run_over(

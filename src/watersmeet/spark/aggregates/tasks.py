@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from watersmeet.aggregates.allowance import Allowance
-from watersmeet.aggregates.entries import Entries
-from watersmeet.aggregates.gathering import make_entries
-from watersmeet.aggregates.meeting import Meeting
-from watersmeet.aggregates.question import ResolvedQuestion
-from watersmeet.aggregates.ripple import Rectangle, RippleWork
-from watersmeet.aggregates.summing import Summing
-from watersmeet.aggregates.totals import BlockTotals
-from watersmeet.aggregates.wire import pack, unpack
+from watersmeet.aggregates.ask.question import ResolvedQuestion
+from watersmeet.aggregates.partials.block import BlockAggregator
+from watersmeet.aggregates.partials.gathering import make_key_sums
+from watersmeet.aggregates.partials.key_sums import KeySums
+from watersmeet.aggregates.partials.summing import Summing
+from watersmeet.aggregates.partials.totals import BlockTotals
+from watersmeet.aggregates.partials.wire import pack, unpack
+from watersmeet.aggregates.sampling.ripple import Rectangle, RippleWork
 from watersmeet.model import Side
 from watersmeet.spark import cache
 from watersmeet.spark.aggregates.blocks import PlainBlocks
-from watersmeet.spark.tables.jobs import Record
-from watersmeet.store.storage import Sections, Storage
+from watersmeet.spark.jobs import Record
+from watersmeet.store.exchange import ExchangeDir, Sections
 
 # Blocks of the other side that a task keeps: its own are sorted by key, so neighbours share them.
 _KEPT = 4
@@ -34,7 +34,7 @@ class OtherSide:
 
     schema: pa.Schema
     plain: PlainBlocks | None
-    storage: Storage | None = None
+    storage: ExchangeDir | None = None
     staged: tuple[Sections, ...] = ()
 
     def all(self, batch_bytes: int) -> Iterator[pa.RecordBatch]:
@@ -58,7 +58,7 @@ class Work:
     allowance: Allowance
     """Of one task."""
 
-    def entries(self, block: int, kept: OrderedDict[int, Entries]) -> Sequence[Entries]:
+    def entries(self, block: int, kept: OrderedDict[int, KeySums]) -> Sequence[KeySums]:
         """All that a block can meet."""
         if self.needs is None:
             return [self._complete()]
@@ -77,17 +77,17 @@ class Work:
         """Bytes of totals: what is told of them to the driver takes three times as much."""
         return self.allowance.groups(self.allowance.entries // 2) // 3
 
-    def _needed(self, block: int) -> Entries:
+    def _needed(self, block: int) -> KeySums:
         plain = self.other.plain
         assert plain is not None
         batch_bytes = self.allowance.batch_bytes
         return self._entries(lambda: plain.rows_of(plain.splits[block], batch_bytes))
 
-    def _too_many(self, kept: OrderedDict[int, Entries]) -> bool:
+    def _too_many(self, kept: OrderedDict[int, KeySums]) -> bool:
         held = sum(entries.nbytes for entries in kept.values())
         return len(kept) > _KEPT or held > self.allowance.entries // 2
 
-    def _complete(self) -> Entries:
+    def _complete(self) -> KeySums:
         """The other side as a whole, made once by each worker."""
         key = (self.query, 0, 0)
         complete = cache.take(key)
@@ -97,19 +97,19 @@ class Work:
             entries = self._entries(lambda: self.other.all(batch_bytes), most=most)
             complete = _Complete(entries)
         cache.keep(key, complete)
-        kept: Entries = complete.entries
+        kept: KeySums = complete.entries
         return kept
 
     def _entries(
         self, read: Callable[[], Iterator[pa.RecordBatch]], *, most: int | None = None
-    ) -> Entries:
-        return make_entries(
+    ) -> KeySums:
+        return make_key_sums(
             read, self.question, sampled=self.sampled, most=most, portion=self.allowance.pairs
         )
 
 
 class _Complete:
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: KeySums) -> None:
         self.entries = entries
 
     def close(self) -> None:
@@ -118,8 +118,8 @@ class _Complete:
 
 def read_blocks(blocks: Sequence[int], work: Work, plain: PlainBlocks, *, last: bool) -> Record:
     """The totals of some blocks; of the last look, all in one."""
-    meeting = Meeting(work.question, sampled=work.sampled)
-    kept: OrderedDict[int, Entries] = OrderedDict()
+    meeting = BlockAggregator(work.question, sampled=work.sampled)
+    kept: OrderedDict[int, KeySums] = OrderedDict()
     if last:
         units = list(plain.bundles(blocks))
     else:
@@ -139,7 +139,7 @@ def read_blocks(blocks: Sequence[int], work: Work, plain: PlainBlocks, *, last: 
 
 def read_partition(batches: Iterator[pa.RecordBatch], block: int, work: Work) -> Record:
     """The totals of one partition of a DataFrame."""
-    meeting = Meeting(work.question, sampled=work.sampled)
+    meeting = BlockAggregator(work.question, sampled=work.sampled)
     schema = work.question.schemas[work.sampled]
     rows = 0
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from watersmeet.aggregates.facts import ColumnFacts
+from watersmeet.aggregates.sampling.facts import ColumnFacts
 from watersmeet.spark.scans.parquet import Reading, open_file, readings
 from watersmeet.spark.scans.pruning import Range, Statistics
 from watersmeet.spark.scans.scan import PlainScan, inside

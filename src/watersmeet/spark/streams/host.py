@@ -30,9 +30,10 @@ from watersmeet.spark.streams.output import Output, emit
 from watersmeet.spark.streams.places import check_apart_from_checkpoints
 from watersmeet.spark.streams.plan import StreamPlan, Task
 from watersmeet.spark.streams.state import InstanceState, Manifest
-from watersmeet.store.account import MemoryAccount, MemoryPlan
+from watersmeet.store.account import MemoryAccount
 from watersmeet.store.claim import SpillClaim
 from watersmeet.store.device import Costs, measure_costs
+from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 
 
@@ -219,7 +220,7 @@ class BatchRun:
         }
 
     def _tuning(self, area: SpillArea) -> Tuning:
-        return Tuning(costs=_costs(area, MemoryPlan.split(self._plan.memory).work // 48))
+        return Tuning(costs=_costs(area, MemoryShares.split(self._plan.memory).block))
 
     def _describe(self, live: Live, arrivals: Arrivals, output: Output) -> Manifest:
         """The new version, whose files are all in place."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from watersmeet.model import Side
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.schema import On
+from watersmeet.spark.cluster import TaskSlots, is_one_machine
 from watersmeet.spark.columns import check_names, plain, result_columns, with_metadata
 from watersmeet.spark.frames import check_dataframe, parse_instances
 from watersmeet.spark.interpreter import our_python
@@ -38,7 +38,7 @@ from watersmeet.spark.streams.state import Manifest, StateDirectory
 from watersmeet.spark.streams.ticks import TickPlan, parse_interval, tick_stream
 from watersmeet.spark.streams.wire import ENDS, TAG, Wire, instance_of, tag
 from watersmeet.spark.worker import settle
-from watersmeet.store.account import SMALLEST_MEMORY, MemoryPlan
+from watersmeet.store.shares import SMALLEST_MEMORY, MemoryShares
 
 # Reactive work may take this share of the time between ticks: rows that come meanwhile wait.
 _BUDGET_SHARE = 0.5
@@ -119,9 +119,9 @@ def join_streams(
     check_apart_from_sources(directory, streams)
     check_apart_from_checkpoints(directory)
     directory.create()
-    tasks, on_a_machine = _tasks(left.sparkSession)
+    slots = TaskSlots.of(left.sparkSession)
     saved = directory.latest()
-    count = asked or _saved_instances(saved) or tasks
+    count = asked or _saved_instances(saved) or slots.tasks
     if saved is not None:
         Identity.of(join, question, instances=count).check(saved)
     plan = StreamPlan(
@@ -129,7 +129,7 @@ def join_streams(
         schemas=schemas,
         wire=Wire.of(left.schema, right.schema),
         instances=count,
-        memory=_memory_each(memory, min(count, on_a_machine)),
+        memory=_memory_each(memory, min(count, slots.tasks_a_machine)),
         state=directory,
         spill_dir=_spill_dir(directory, left.sparkSession),
         wait_threshold=_seconds(wait_threshold),
@@ -205,28 +205,13 @@ def _arrow_schema(stream: DataFrame, side: Side) -> pa.Schema:
     return to_arrow_schema(stream.schema, timezone="UTC")
 
 
-def _tasks(spark: SparkSession) -> tuple[int, int]:
-    """How many tasks run at once in all, and how many of them share a machine."""
-    context = spark.sparkContext
-    tasks = max(context.defaultParallelism, 1)
-    if _is_one_machine(spark):
-        return tasks, tasks
-    cores = int(context.getConf().get("spark.executor.cores") or 1)
-    each = int(context.getConf().get("spark.task.cpus") or 1)
-    return tasks, max(cores // each, 1)
-
-
 def _spill_dir(directory: StateDirectory, spark: SparkSession) -> str | None:
     """Beside the state if all of it is on this machine: spilled files join it by a link then."""
     local = directory.local_path
-    if local is None or not _is_one_machine(spark):
+    if local is None or not is_one_machine(spark):
         return None
     (local / "spill").mkdir(exist_ok=True)
     return str(local / "spill")
-
-
-def _is_one_machine(spark: SparkSession) -> bool:
-    return re.fullmatch(r"local(\[.*\])?", str(spark.sparkContext.master)) is not None
 
 
 def _saved_instances(saved: Manifest | None) -> int:
@@ -235,7 +220,7 @@ def _saved_instances(saved: Manifest | None) -> int:
 
 
 def _memory_each(memory: int | str, sharers: int) -> int:
-    limit, _ = MemoryPlan.parse(memory)
+    limit, _ = MemoryShares.parse(memory)
     if limit // sharers < SMALLEST_MEMORY:
         raise MemoryTooSmall(
             f"memory={memory!r} leaves {limit // sharers:,} bytes for each of the {sharers} "

@@ -73,7 +73,7 @@ def _way(relation: PlainScan | StagedRows) -> str:
 
 
 def _memory(plan: Plan) -> str:
-    return f"{plan.memory / 2**20:.0f} MB for each of {plan.place.tasks_a_machine} tasks a machine"
+    return f"{plan.memory / 2**20:.0f} MB for each of {plan.slots.tasks_a_machine} tasks a machine"
 
 
 def _instances(plan: Plan) -> str:

@@ -15,8 +15,8 @@ from typing import Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
-from watersmeet.spark.room import Room
-from watersmeet.spark.tables.jobs import cancel
+from watersmeet.spark.jobs import cancel
+from watersmeet.spark.storage import RunStorage
 
 RESULT = "parquet"
 _LOOK_EVERY_S = 10.0
@@ -25,10 +25,10 @@ _LOOK_EVERY_S = 10.0
 class RunFiles:
     """The files of one run."""
 
-    def __init__(self, room: Room, spark: SparkSession, *, query: str) -> None:
+    def __init__(self, storage: RunStorage, spark: SparkSession, *, query: str) -> None:
         self.spark = spark
         self.query = query
-        self._room = room
+        self._storage = storage
         self._context = spark.sparkContext
         self._readers: list[Any] = []
         self._readable = False
@@ -59,7 +59,7 @@ class RunFiles:
                 return
             self.closed = True
         if self.needed():
-            self._room.storage.remove_all_but(f".{RESULT}")
+            self._storage.exchange.remove_all_but(f".{RESULT}")
         else:
             self.release()
 
@@ -81,7 +81,7 @@ class RunFiles:
             if self._released:
                 return
             self._released = True
-        self._room.release()
+        self._storage.release()
         with _changed:
             _all.discard(self)
 

@@ -10,15 +10,15 @@ from pyspark.sql import SparkSession
 
 from watersmeet.model import Side
 from watersmeet.policies.order import random_order
+from watersmeet.spark.jobs import run_tasks
 from watersmeet.spark.scans.ranges import ranges_of
 from watersmeet.spark.scans.relation import PlainScan, Split
-from watersmeet.spark.tables.jobs import run_tasks
 from watersmeet.spark.tables.order import order_by_key
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.scanning import ScanTask, scan
 from watersmeet.spark.tables.staging import Relation, Staged
 from watersmeet.spark.tables.waves import Piece, cut, shared_out
-from watersmeet.store.storage import Sections
+from watersmeet.store.exchange import Sections
 
 
 class Input(Protocol):
@@ -117,7 +117,7 @@ class Inputs:
                 side,
                 ends,
                 order=self._orders[side],
-                tasks=plan.place.tasks,
+                tasks=plan.slots.tasks,
             )
             if side in self._plain
             else StagedInput(staged[side], ends, seed + side)
@@ -133,7 +133,7 @@ class Inputs:
             self._spark,
             tasks,
             lambda task: scan(task, plan, plain),
-            at_once=plan.place.tasks,
+            at_once=plan.slots.tasks,
             query=plan.query,
             what=f"wave {wave + 1} of {self.waves}, scan",
         )

@@ -18,14 +18,14 @@ from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.family import make_operator
 from watersmeet.rows.address import Matches
+from watersmeet.rows.rebatched import rebatched
 from watersmeet.spark import cache
-from watersmeet.spark.tables.blocks import in_blocks
-from watersmeet.spark.tables.jobs import Record
+from watersmeet.spark.jobs import Record
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.results import ResultWriter
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.claim import SpillClaim
-from watersmeet.store.storage import Sections
+from watersmeet.store.exchange import Sections
 
 _FLUSHES_TOLD = 8
 
@@ -158,7 +158,7 @@ def _replayed(task: JoinTask, plan: Plan) -> Instance:
 def _feed(operator: JoinOperator, wave: Arrivals, plan: Plan) -> Iterator[Matches]:
     """Push a wave's blocks, the sides in turn."""
     sides = [
-        in_blocks(
+        rebatched(
             plan.storage.read_sections(wave.files[side], plan.schemas[side]), plan.pushed_rows
         )
         for side in Side

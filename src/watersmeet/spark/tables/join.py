@@ -13,15 +13,16 @@ from watersmeet.model import parse_seed
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import On
+from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.columns import check_names, result_columns
-from watersmeet.spark.frames import check_dataframe, parse_instances, rows_of
+from watersmeet.spark.frames import check_dataframe, estimated_rows, parse_instances
 from watersmeet.spark.question import settled
-from watersmeet.spark.room import Room, check_path
 from watersmeet.spark.scans.relation import open_relation
+from watersmeet.spark.storage import RunStorage, check_path
 from watersmeet.spark.tables.files import RunFiles, sweep
-from watersmeet.spark.tables.plan import Place, Plan, Sizes
+from watersmeet.spark.tables.plan import Plan, Sizes
 from watersmeet.spark.tables.run import JoinRun
-from watersmeet.store.account import SMALLEST_MEMORY, MemoryPlan
+from watersmeet.store.shares import SMALLEST_MEMORY, MemoryShares
 
 
 def join(
@@ -78,15 +79,15 @@ def join(
     for side, dataframe in (("left", left), ("right", right)):
         check_dataframe(dataframe, side)
     question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
-    limit, _ = MemoryPlan.parse(memory)
+    limit, _ = MemoryShares.parse(memory)
     seed = parse_seed(seed)
     spark = left.sparkSession
-    place = Place.of(spark)
-    each = limit // place.tasks_a_machine
+    slots = TaskSlots.of(spark)
+    each = limit // slots.tasks_a_machine
     if each < SMALLEST_MEMORY:
         raise InvalidArgument(
-            f"memory={memory!r} leaves {each:,} bytes for each of {place.tasks_a_machine} tasks.",
-            remedy=f"Give at least {place.tasks_a_machine * SMALLEST_MEMORY // 2**20}MB.",
+            f"memory={memory!r} leaves {each:,} bytes for each of {slots.tasks_a_machine} tasks.",
+            remedy=f"Give at least {slots.tasks_a_machine * SMALLEST_MEMORY // 2**20}MB.",
         )
     relations = open_relation(left, argument="left"), open_relation(right, argument="right")
     frames = (left, right)
@@ -100,20 +101,20 @@ def join(
     if spill_dir is not None:
         check_path(spill_dir, "spill_dir")
     # What cannot be guessed is taken for small: it is counted before it is joined.
-    guessed = Sizes((rows_of(relations[0]) or 0, rows_of(relations[1]) or 0))
+    guessed = Sizes((estimated_rows(relations[0]) or 0, estimated_rows(relations[1]) or 0))
     sweep()
-    room = Room.claim(storage, spark, query)
+    run_storage = RunStorage.claim(storage, spark, query)
     plan = Plan(
         query=query,
         question=question,
         schemas=schemas,
         memory=each,
-        instances=instances or place.tasks,
+        instances=instances or slots.tasks,
         asked_instances=instances,
         keeps_operators=True,
-        place=place,
-        storage=room.storage,
-        spill_dir=room.spill_dir if spill_dir is None else str(spill_dir),
+        slots=slots,
+        storage=run_storage.exchange,
+        spill_dir=run_storage.spill_dir if spill_dir is None else str(spill_dir),
     )
     return JoinRun(
         spark,
@@ -121,5 +122,5 @@ def join(
         plan.fitted(guessed),
         columns=result,
         seed=seed,
-        files=RunFiles(room, spark, query=query),
+        files=RunFiles(run_storage, spark, query=query),
     )

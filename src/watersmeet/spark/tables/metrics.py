@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from watersmeet.spark.tables.jobs import Record
+from watersmeet.spark.jobs import Record
 
 
 @dataclass(frozen=True)

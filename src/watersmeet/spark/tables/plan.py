@@ -7,14 +7,14 @@ from functools import cached_property
 from math import ceil
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from watersmeet.model import Side
 from watersmeet.operators.question import Question
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.routing import HashRouter
-from watersmeet.store.account import MemoryPlan
-from watersmeet.store.storage import Storage
+from watersmeet.store.exchange import ExchangeDir
+from watersmeet.store.shares import MemoryShares
 from watersmeet.store.table import row_bytes
 
 # Beyond this many, a scan task's blocks for one instance become too small to be worth reading.
@@ -28,29 +28,6 @@ _ROWS_IN_CACHE = 2_000_000
 _LEAST_MEMORY = 16 * 2**20
 # Enough that the cost of a push does not show.
 _PUSHED_ROWS = 16_384
-
-
-def is_local(spark: SparkSession) -> bool:
-    """Whether all tasks run on the driver's machine."""
-    return str(spark.sparkContext.master).startswith("local")
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where tasks run: how many at once in all, and how many of them share a machine."""
-
-    tasks: int
-    tasks_a_machine: int
-
-    @classmethod
-    def of(cls, spark: SparkSession) -> Place:
-        context = spark.sparkContext
-        tasks = max(context.defaultParallelism, 1)
-        if is_local(spark):
-            return cls(tasks, tasks)
-        cores = int(context.getConf().get("spark.executor.cores", "1") or 1)
-        per_task = int(context.getConf().get("spark.task.cpus", "1") or 1)
-        return cls(tasks, max(cores // per_task, 1))
 
 
 @dataclass(frozen=True)
@@ -70,8 +47,8 @@ class Plan:
 
     Otherwise one at a time has a task's whole memory, and is built again in the next wave.
     """
-    place: Place
-    storage: Storage
+    slots: TaskSlots
+    storage: ExchangeDir
     spill_dir: str | None
 
     @cached_property
@@ -85,7 +62,7 @@ class Plan:
     @property
     def bundles(self) -> list[range]:
         """Which instances are joined by one task after the other, and kept together."""
-        size = ceil(self.instances / self.place.tasks) if self.keeps_operators else 1
+        size = ceil(self.instances / self.slots.tasks) if self.keeps_operators else 1
         return [
             range(start, min(start + size, self.instances))
             for start in range(0, self.instances, size)
@@ -112,9 +89,9 @@ class Plan:
 
     def fitted(self, sizes: Sizes) -> Plan:
         """The same for tables of these sizes, as many instances as they need."""
-        parts = _times_too_large(self.join, sizes, memory=self.memory, place=self.place)
+        parts = _times_too_large(self.join, sizes, memory=self.memory, slots=self.slots)
         instances = self.asked_instances or instances_for(
-            sizes.rows, parts, memory=self.memory, place=self.place
+            sizes.rows, parts, memory=self.memory, slots=self.slots
         )
         return replace(self, instances=instances, keeps_operators=parts == 1)
 
@@ -141,27 +118,27 @@ def bytes_of(schemas: tuple[pa.Schema, pa.Schema], sizes: Sizes) -> int:
     )
 
 
-def _times_too_large(join: JoinSchema, sizes: Sizes, *, memory: int, place: Place) -> int:
+def _times_too_large(join: JoinSchema, sizes: Sizes, *, memory: int, slots: TaskSlots) -> int:
     """How many times the memory of all tasks is needed to hold all rows; 1 if they fit."""
     held = sum(
         max(sizes.rows[side] * _row_bytes(join.stored(side)), sizes.nbytes[side]) for side in Side
     )
-    room = MemoryPlan.split(memory).store * place.tasks
+    room = MemoryShares.split(memory).store * slots.tasks
     return max(ceil(held / room), 1)
 
 
-def instances_for(rows: tuple[int, int], parts: int, *, memory: int, place: Place) -> int:
+def instances_for(rows: tuple[int, int], parts: int, *, memory: int, slots: TaskSlots) -> int:
     """So many that one of them fits in a task's memory, and its index in the processor's cache.
 
     `parts` is how many times the memory they need. At least one for each task at a time, and that
     times a power of two: what was divided among more can then be taken for divided among fewer.
     """
-    each = max(parts, ceil(sum(rows) / (_ROWS_IN_CACHE * place.tasks)))
-    most = max(_MOST_INSTANCES // place.tasks, 1)
+    each = max(parts, ceil(sum(rows) / (_ROWS_IN_CACHE * slots.tasks)))
+    most = max(_MOST_INSTANCES // slots.tasks, 1)
     if parts == 1:  # They share a task's memory.
         most = min(most, max(memory // _LEAST_MEMORY, 1))
     power = 1 << (each - 1).bit_length()
-    return place.tasks * (power if power <= most else 1 << (most.bit_length() - 1))
+    return slots.tasks * (power if power <= most else 1 << (most.bit_length() - 1))
 
 
 def _payload_bytes(schema: pa.Schema) -> int:

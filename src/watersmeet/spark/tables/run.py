@@ -15,19 +15,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from watersmeet.errors import RunClosed, WatersmeetError
+from watersmeet.spark.jobs import Record, cancel, run_tasks
 from watersmeet.spark.session import check_session
 from watersmeet.spark.tables.explain import explain
 from watersmeet.spark.tables.files import RunFiles
 from watersmeet.spark.tables.inputs import Inputs
 from watersmeet.spark.tables.instances import JoinTask, arrivals, join_wave
-from watersmeet.spark.tables.jobs import Record, cancel, run_tasks
 from watersmeet.spark.tables.metrics import RunMetrics, WaveMetrics
 from watersmeet.spark.tables.plan import Plan, bytes_of
 from watersmeet.spark.tables.results import read_results
 from watersmeet.spark.tables.staging import Relation, Staged, divided, sizes_of, staged
 from watersmeet.spark.tables.target import Target
 from watersmeet.spark.tables.waves import SMALL_BYTES, WHOLE, shares
-from watersmeet.store.storage import Sections
+from watersmeet.store.exchange import Sections
 
 Scanned = tuple[list[Sections], list[Sections]]
 
@@ -271,7 +271,7 @@ class JoinRun:
             self._ends = WHOLE
         elif bytes_of(self._plan.schemas, sizes) <= SMALL_BYTES:
             self._ends = WHOLE
-            self._most_bytes = 2 * SMALL_BYTES // self._plan.place.tasks
+            self._most_bytes = 2 * SMALL_BYTES // self._plan.slots.tasks
         else:
             self._ends = shares(rebuilt=not self._plan.keeps_operators)
         return self._cut()
@@ -315,7 +315,7 @@ class JoinRun:
             self._spark,
             [tuple(map(task, bundle)) for bundle in plan.bundles],
             lambda bundle: {"records": join_wave(bundle, plan)},
-            at_once=plan.place.tasks,
+            at_once=plan.slots.tasks,
             query=plan.query,
             what=f"wave {number + 1} of {len(self._ends)}, join",
         )

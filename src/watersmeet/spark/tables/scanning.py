@@ -9,9 +9,9 @@ from itertools import chain
 import pyarrow as pa
 
 from watersmeet.model import Side
+from watersmeet.rows.rebatched import rebatched
+from watersmeet.spark.jobs import Record
 from watersmeet.spark.scans.scan import PlainScan, Split
-from watersmeet.spark.tables.blocks import in_blocks
-from watersmeet.spark.tables.jobs import Record
 from watersmeet.spark.tables.plan import Plan
 
 
@@ -40,7 +40,7 @@ def stage(batches: Iterator[pa.RecordBatch], side: Side, plan: Plan) -> Iterator
     stem = f"{side.name.lower()}-staged"
     schema = plan.schemas[side]
     # Spark sends some 10,000 rows at a time.
-    for block in in_blocks((batch.cast(schema) for batch in batches), plan.block_rows):
+    for block in rebatched((batch.cast(schema) for batch in batches), plan.block_rows):
         yield plan.storage.write_sections(stem, routed(iter([block]), side, plan)).describe()
 
 

@@ -13,12 +13,12 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from watersmeet.model import Side
+from watersmeet.rows.rebatched import rebatched
+from watersmeet.spark.jobs import Record, run_over, run_tasks
 from watersmeet.spark.scans.relation import PlainScan, StagedRows
-from watersmeet.spark.tables.blocks import in_blocks
-from watersmeet.spark.tables.jobs import Record, run_over, run_tasks
 from watersmeet.spark.tables.plan import Plan, Sizes
 from watersmeet.spark.tables.scanning import routed, stage
-from watersmeet.store.storage import Sections
+from watersmeet.store.exchange import Sections
 
 Relation = PlainScan | StagedRows
 Staged = Mapping[Side, Sequence[Sections]]
@@ -82,7 +82,7 @@ def _again(
 ) -> list[Sections]:
     def divide(file: Sections) -> Record:
         rows = plan.storage.read_sections([file], plan.schemas[side])
-        blocks = in_blocks(rows, plan.block_rows)
+        blocks = rebatched(rows, plan.block_rows)
         stem = f"{side.name.lower()}-divided"
         return plan.storage.write_sections(stem, routed(blocks, side, plan)).describe()
 
@@ -90,7 +90,7 @@ def _again(
         spark,
         files,
         divide,
-        at_once=plan.place.tasks,
+        at_once=plan.slots.tasks,
         query=plan.query,
         what=f"dividing the {side.name.lower()} side among {plan.instances} instances",
     )

@@ -1,0 +1,1 @@
+"""From totals to what is known: estimates with intervals, or the exact answer."""

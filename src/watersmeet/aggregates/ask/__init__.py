@@ -1,0 +1,1 @@
+"""What the user asks, parsed and checked before a row is read."""

@@ -1,0 +1,1 @@
+"""Exact sums that add up: of a key, of a block, of a table."""

@@ -1,0 +1,196 @@
+"""One side of a join reduced to what the other side's rows need of it.
+
+An aggregate never sees joined rows. Of all rows of a key, a row of the other side needs their
+number, and the sums of their factors: `sum(price * rate)` over the partners of one price is that
+price times the sum of their rates. So rows of one key and group become one entry. Only where an
+expression or a condition looks at both rows at once does each row stay an entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.aggregates.allowance import MOST_PAIRS
+from watersmeet.aggregates.ask.question import ResolvedQuestion
+from watersmeet.aggregates.partials.groups import Groups
+from watersmeet.expressions.numbers import Bounds, Mask, Numbers
+from watersmeet.kernels import lookup
+from watersmeet.model import Side
+
+Positions = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Sums of a factor over the rows of each entry: how many are not null, value, and, where an
+    entry has several rows, squares of the distances from their mean.
+
+    `bounds` are those of the values themselves; `extremes`, for whole numbers, the least and the
+    most of each entry.
+    """
+
+    counts: NDArray[np.int64] | None
+    sums: Numbers
+    squares: NDArray[np.float64] | None
+    bounds: Bounds
+    extremes: tuple[Numbers, Numbers] | None
+
+    def squares_of(
+        self, found: Positions, mine: Numbers | None, *, centres: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Sums, over the rows of each entry, of (mine * value - centre) squared.
+
+        Each pair has a centre, the mean of its group: about zero, or about the mean of all, the
+        spread of values that lie far from there would be lost in rounding.
+        """
+        means, times = self.sums.floats()[found], 1.0 if mine is None else mine.floats()
+        counts = 1 if self.counts is None else self.counts[found]
+        with np.errstate(all="ignore"):
+            if self.squares is None:
+                return np.asarray((times * means - centres) ** 2 * counts)
+            means = means / np.maximum(counts, 1)
+            squares = times**2 * self.squares[found]
+            return np.asarray(squares + (times * means - centres) ** 2 * counts)
+
+
+@dataclass(frozen=True)
+class KeySums:
+    """Entries of distinct keys, found by hash.
+
+    Those of hash number c are starts[c] to starts[c + 1], or c alone if `starts` is None.
+    `weights` is how many rows each stands for, None if one. `rows` has a row for each entry, and
+    is None where hashes decide whether keys are equal and no pair must be seen. `portion` is how
+    many pairs are looked at together; a row may have a million partners.
+    """
+
+    slots: NDArray[np.int32]
+    distinct: Hashes
+    starts: Positions | None
+    weights: NDArray[np.int64] | None
+    groups: Groups
+    factors: tuple[Factor | None, ...]
+    rows: pa.RecordBatch | None
+    portion: int = MOST_PAIRS
+
+    def __len__(self) -> int:
+        return len(self.distinct) if self.starts is None else int(self.starts[-1])
+
+    @cached_property
+    def partners(self) -> int:
+        """The most rows that one key has here."""
+        counts = self.weights
+        if counts is not None and self.starts is not None and len(counts):
+            counts = np.add.reduceat(counts, self.starts[:-1])
+        elif self.starts is not None:
+            counts = np.diff(self.starts)
+        return 1 if counts is None else int(counts.max(initial=1))
+
+    @property
+    def nbytes(self) -> int:
+        held = self.slots.nbytes + self.distinct.nbytes
+        for array in (self.starts, self.weights, self.groups.codes, self.rows, *self.groups.values):
+            held += 0 if array is None else array.nbytes
+        for factor in self.factors:
+            if factor is not None:
+                for values in (factor.sums.values, factor.counts, factor.squares):
+                    held += 0 if values is None else values.nbytes
+                for extreme in factor.extremes or ():
+                    held += 0 if extreme is factor.sums else extreme.values.nbytes
+        return held
+
+    def meet(self, hashes: Hashes) -> Iterator[tuple[Positions | None, Positions]]:
+        """Rows with an entry of equal hash, and the entry of each, some at a time.
+
+        None instead of rows says that they are all the rows, in order.
+        """
+        numbers = np.empty(len(hashes), np.int64)
+        lookup.find(hashes, self.slots, self.distinct, numbers)
+        rows = np.flatnonzero(numbers >= 0)
+        if len(rows) < len(hashes):
+            numbers = numbers[rows]
+        if self.starts is None:
+            if len(rows):
+                yield (None if len(rows) == len(hashes) else rows), numbers
+            return
+        counts = self.starts[numbers + 1] - self.starts[numbers]
+        ends = np.cumsum(counts)
+        start = 0
+        while start < len(rows):
+            done = int(ends[start - 1]) if start else 0
+            stop = max(int(np.searchsorted(ends, done + self.portion, "right")), start + 1)
+            yield from self._pairs(rows[start:stop], numbers[start:stop], counts[start:stop])
+            start = stop
+
+    def _pairs(
+        self, rows: Positions, numbers: Positions, counts: Positions
+    ) -> Iterator[tuple[Positions, Positions]]:
+        """Each row with all the entries of its hash; one hot key may need several portions."""
+        assert self.starts is not None
+        total = int(counts.sum())
+        first = np.repeat(self.starts[numbers] - np.cumsum(counts) + counts, counts)
+        for start in range(0, total, self.portion):
+            stop = min(start + self.portion, total)
+            if start == 0 and stop == total:
+                yield np.repeat(rows, counts), first + np.arange(total)
+            else:
+                owner = np.searchsorted(np.cumsum(counts), np.arange(start, stop), "right")
+                yield rows[owner], first[start:stop] + np.arange(start, stop)
+
+
+def factor_values(
+    rows: pa.RecordBatch, question: ResolvedQuestion, side: Side, *, active: Mask | None = None
+) -> list[Numbers | None]:
+    """What one side gives to each expression; where `active` is false it cannot fail."""
+    columns = columns_of(rows, question, side)
+    values: list[Numbers | None] = []
+    for factors in question.factors:
+        factor = None if factors is None else factors[side]
+        value = None if factor is None else factor.evaluate(columns, len(rows), active=active)
+        values.append(value)
+    return values
+
+
+def mean_of(values: NDArray[np.float64], counts: NDArray[np.int64] | None = None) -> float | None:
+    """A number near the mean of values, or of sums of so many values; None of none."""
+    finite = np.isfinite(values)
+    if not finite.all():
+        values, counts = values[finite], None if counts is None else counts[finite]
+        if not len(values):
+            return 0.0
+    number = len(values) if counts is None else int(counts.sum())
+    return float(values.sum() / number) if number else None
+
+
+def columns_of(
+    rows: pa.RecordBatch, question: ResolvedQuestion, side: Side
+) -> dict[tuple[Side, str], pa.Array]:
+    names = question.schemas[side].names
+    return {(side, name): rows.column(place) for place, name in enumerate(names)}
+
+
+def kept(batch: pa.RecordBatch, question: ResolvedQuestion, side: Side) -> pa.RecordBatch:
+    """Without the rows that the condition on their side drops."""
+    condition = question.sides[side]
+    if condition is None or not len(batch):
+        return batch
+    mask = holds(condition.evaluate(columns_of(batch, question, side), len(batch)))
+    return batch if mask.all() else batch.filter(pa.array(mask))
+
+
+def holds(truth: Numbers) -> NDArray[np.bool_]:
+    mask = np.asarray(truth.values != 0)
+    return mask if truth.valid is None else np.asarray(mask & truth.valid)
+
+
+def one_batch(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    found = [batch for batch in batches if len(batch)]
+    if len(found) == 1:
+        return found[0]
+    return pa.concat_batches([pa.RecordBatch.from_pylist([], schema=schema), *found])

@@ -1,0 +1,1 @@
+"""What is read when: blocks drawn by what files say, look by look."""

@@ -1,0 +1,37 @@
+"""What a run asks of whoever reads blocks: Spark's tasks, or threads of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol, Self
+
+from watersmeet.aggregates.ask.question import ResolvedQuestion
+from watersmeet.aggregates.partials.totals import BlockTotals
+from watersmeet.aggregates.sampling.looks import Look
+from watersmeet.model import Side
+
+
+class Engine(Protocol):
+    """Reads blocks and gives their totals, in whatever order."""
+
+    def totals(self, look: Look) -> Iterable[BlockTotals]:
+        """Of the last look, which completes the whole, blocks may be added up before."""
+        ...
+
+    def rows_of(self, side: Side, block: int) -> int:
+        """How many rows a block has that was read."""
+        ...
+
+    def narrowed(self, question: ResolvedQuestion) -> Self:
+        """The same for fewer rows of the sampled side; what is known of the other is shared."""
+        ...
+
+    def way(self, side: Side) -> str:
+        """How the rows of a side are read, in words."""
+        ...
+
+    def cancel(self) -> None:
+        """End what `totals` is doing, in another thread, as soon as can be."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,328 @@
+"""In which order are two tables read, so that an aggregate over their join is soon known well?
+
+What counts is how a block of one side meets the other. If it meets all that it can meet, its
+total is a draw from the totals of all blocks, and a few dozen draws say a lot. If it meets a
+sample, the pairs that were seen are a sample of a sample, and both must be large. So, in this
+order:
+
+ranges    both tables are clustered on the key: with a block, read just those blocks of the other
+          side whose keys lie in its range (universe sampling, a range of keys at a time)
+complete  the smaller side fits in memory: read it first, then blocks of the larger
+ripple    neither: blocks of both, and every pair of them is joined
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import pairwise
+
+import numpy as np
+
+from watersmeet.aggregates.sampling.draw import Division, divided
+from watersmeet.aggregates.sampling.facts import ColumnFacts
+from watersmeet.aggregates.sampling.passing import passing
+from watersmeet.errors import InvalidArgument
+from watersmeet.estimators.order import clustering
+from watersmeet.expressions.bounds import BlockBounds, Extremes, block_bounds
+from watersmeet.expressions.expression import Expression
+from watersmeet.model import JoinType, Side
+from watersmeet.policies.order import random_order
+
+Range = tuple[int, int]
+
+# So many leave an interval no wider than it must be; smaller ones than this cost more in calls
+# than in reading.
+_ENOUGH_BLOCKS = 128
+# Cutting a part means to decode more of it than is used, so this many are left as they are,
+_FEW_PARTS = 64
+# but for those that are so much larger than most: which of them are read would decide everything.
+_LARGE = 2
+_LEAST_ROWS = 256
+
+# A block of one table may need so many of the other, or so large a part of it, and still be read
+# with them alone.
+_MOST_NEEDED = 8
+_MOST_SHARE = 0.2
+# What is needed more often than this is better kept, if memory allows.
+_OFTEN = 6.0
+# Blocks that span less of all keys on average follow them.
+_SORTED = 0.5
+
+
+class Design(StrEnum):
+    RANGES = "ranges"
+    COMPLETE = "complete"
+    RIPPLE = "ripple"
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a table that is read as a whole, the unit of sampling.
+
+    `keys` is what the first join key lies between, if the file says so.
+    """
+
+    rows: int
+    nbytes: int
+    keys: Range | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is known of a table before a row of it is read.
+
+    `key_sum_bytes` is what a row takes in memory while the other side's rows look for it. Where
+    rows are not `counted`, those of the blocks are a guess. `facts` are what the files say about
+    each column, block by block.
+    """
+
+    blocks: tuple[Block, ...]
+    key_sum_bytes: int
+    counted: bool = True
+    facts: Mapping[str, ColumnFacts] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return sum(block.rows for block in self.blocks)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(block.nbytes for block in self.blocks)
+
+    @property
+    def extremes(self) -> dict[str, tuple[float, float]]:
+        """The least and the most of columns of numbers, where all blocks say so."""
+        found = {name: facts.extremes for name, facts in self.facts.items()}
+        return {name: ends for name, ends in found.items() if ends is not None}
+
+    @property
+    def clustering(self) -> float | None:
+        """How much of all its keys a block spans on average: 1 where they are in random order."""
+        keys = [block.keys for block in self.blocks if block.keys is not None]
+        if not keys or len(keys) < len(self.blocks):
+            return None
+        least, most = np.array(keys).T
+        return clustering(least, most)
+
+    @property
+    def held(self) -> int:
+        """Bytes in memory when all of it is there."""
+        return self.rows * self.key_sum_bytes
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What is read. `orders` are the blocks of each side in the order in which they are read; the
+    side that is not sampled has none, and `needs` says which of its blocks a sampled one meets."""
+
+    design: Design
+    sampled: Side
+    orders: tuple[tuple[int, ...], tuple[int, ...]]
+    needs: tuple[tuple[int, ...], ...] | None
+    reason: str
+    objection: str = ""
+    """Why what was read cannot stand for the whole, if so."""
+    division: Division | None = None
+    """Which blocks of the sampled side are read in any case, and which are alike; None where
+    nothing tells them apart."""
+    values: tuple[BlockBounds | None, ...] = ()
+    """What each expression's values lie between, in every block of the sampled side."""
+
+    @property
+    def other(self) -> Side:
+        return self.sampled.other
+
+    @property
+    def certain(self) -> int:
+        """So many blocks at the begin of the order are read in any case."""
+        return 0 if self.division is None else self.division.certain
+
+    @property
+    def at_once(self) -> int:
+        """Blocks of the sampled side that come before the first estimate."""
+        return 0 if self.division is None else self.division.at_once
+
+    @property
+    def strata(self) -> tuple[int, ...]:
+        """Of each block of the sampled side, by number: -1 where it is read in any case; none
+        where all are alike."""
+        return () if self.division is None else self.division.strata
+
+    def drawn(self, seed: int) -> ReadPlan:
+        """The same with blocks in another random order."""
+        if self.division is None:
+            return self
+        order = self.division.order(seed + self.sampled)
+        return replace(self, orders=(order, ()) if self.sampled is Side.LEFT else ((), order))
+
+
+def plan_reads(
+    tables: tuple[Table, Table],
+    how: JoinType,
+    *,
+    memory: int,
+    seed: int,
+    alike: bool = True,
+    expressions: Sequence[Expression] = (),
+    filters: tuple[Expression | None, Expression | None] = (None, None),
+) -> ReadPlan:
+    """The best of the designs that the tables and the join allow.
+
+    Where keys are not `alike`, their ranges cannot be compared. `expressions` are added up, of
+    rows of each side that pass its filter.
+    """
+    plan = _plan(tables, how, memory=memory, seed=seed, alike=alike)
+    table = tables[plan.sampled]
+    values = tuple(_values(each, tables, plan.sampled) for each in expressions)
+    if plan.design is Design.RIPPLE or not table.counted:
+        return replace(plan, values=values)
+    rows = [block.rows for block in table.blocks]
+    wanted = filters[plan.sampled]
+    division = divided(
+        rows,
+        values,
+        list(table.facts.values()),
+        None if wanted is None else passing(wanted.tree, table.facts, plan.sampled, len(rows)),
+    )
+    return replace(plan, division=division, values=values).drawn(seed)
+
+
+def _values(expression: Expression, tables: tuple[Table, Table], side: Side) -> BlockBounds | None:
+    """Block by block of one side; of the other, what all of its blocks lie between."""
+    extremes: Extremes = {
+        (side.other, name): ends for name, ends in tables[side.other].extremes.items()
+    } | {(side, name): facts.ends for name, facts in tables[side].facts.items() if facts.values}
+    return block_bounds(expression.tree, extremes, len(tables[side].blocks))
+
+
+def _plan(
+    tables: tuple[Table, Table], how: JoinType, *, memory: int, seed: int, alike: bool
+) -> ReadPlan:
+    allowed = sampled_sides(how)
+    larger = max(Side, key=lambda side: tables[side].rows)
+    fits = any(tables[sampled.other].held <= memory for sampled in allowed)
+    for sampled in sorted(allowed, key=lambda side: side is not larger):
+        other = tables[sampled.other]
+        needs = _needs(tables[sampled].blocks, other.blocks)
+        if needs is not None and alike and not (fits and _times_read(needs, other) > _OFTEN):
+            return ReadPlan(
+                design=Design.RANGES,
+                sampled=sampled,
+                orders=_orders(tables, [sampled], seed=seed),
+                needs=needs,
+                reason="both sides are clustered on the key, so a block of the "
+                f"{sampled.name.lower()} side is read with the blocks that hold its keys",
+            )
+    for sampled in sorted(allowed, key=lambda side: side is not larger):
+        other = tables[sampled.other]
+        if other.held <= memory:
+            return ReadPlan(
+                design=Design.COMPLETE,
+                sampled=sampled,
+                orders=_orders(tables, [sampled], seed=seed),
+                needs=None,
+                reason=f"the {sampled.other.name.lower()} side fits in memory "
+                f"({_megabytes(other.held)} of {_megabytes(memory)}) and is read first",
+            )
+    if how is not JoinType.INNER:
+        kept = " or ".join(side.name.lower() for side in allowed)
+        raise InvalidArgument(
+            f"A {how} join is estimated from its {kept} side while the other is complete, and "
+            f"that one does not fit in memory ({_megabytes(tables[allowed[0].other].held)} of "
+            f"{_megabytes(memory)}): whether a row stays alone is not known before.",
+            remedy="Give more memory, or use Spark's own aggregate.",
+        )
+    return ReadPlan(
+        design=Design.RIPPLE,
+        sampled=larger,
+        orders=_orders(tables, tuple(Side), seed=seed),
+        needs=None,
+        reason="neither side fits in memory "
+        f"({_megabytes(min(table.held for table in tables))} for the smaller, "
+        f"{_megabytes(memory)} allowed) and they are not both clustered on the key",
+        objection=_objection(tables),
+    )
+
+
+def _objection(tables: tuple[Table, Table]) -> str:
+    """Blocks of two tables that both follow the key meet all of each other or nothing."""
+    if all(table.clustering is not None and table.clustering < _SORTED for table in tables):
+        return "both inputs follow the join key: few blocks of one meet a block of the other"
+    return ""
+
+
+def sampled_sides(how: JoinType) -> tuple[Side, ...]:
+    """The sides whose rows each give their part of the result, once the other side is complete."""
+    if how is JoinType.INNER:
+        return tuple(Side)
+    if how is JoinType.RIGHT:
+        return (Side.RIGHT,)
+    return () if how is JoinType.FULL else (Side.LEFT,)
+
+
+def _needs(sampled: Sequence[Block], other: Sequence[Block]) -> tuple[tuple[int, ...], ...] | None:
+    """Which blocks of the other side hold keys of each sampled one; None if too many do.
+
+    A block without a single key, all of them null, meets nobody.
+    """
+    if any(block.keys is None for block in (*sampled, *other)) or not sampled or not other:
+        return None
+    least, most = np.array([block.keys for block in other]).T
+    needs = []
+    for block in sampled:
+        assert block.keys is not None
+        overlaps = (least <= block.keys[1]) & (most >= block.keys[0])
+        needs.append(tuple(int(n) for n in np.flatnonzero(overlaps)))
+    mean = sum(map(len, needs)) / len(needs)
+    if mean > _MOST_NEEDED or mean > max(_MOST_SHARE * len(other), 1.5):
+        return None
+    return tuple(needs)
+
+
+def _times_read(needs: Sequence[Sequence[int]], other: Table) -> float:
+    """How often a row of the other side is needed. Pieces of one row group, of which only the
+    whole group's range is known, all need the same."""
+    rows = [block.rows for block in other.blocks]
+    return sum(rows[number] for needed in needs for number in needed) / max(other.rows, 1)
+
+
+def _orders(
+    tables: tuple[Table, Table], sampled: Collection[Side], *, seed: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Random ones, independent of each other."""
+    left, right = (
+        tuple(random_order(len(tables[side].blocks), seed=seed + side)) if side in sampled else ()
+        for side in Side
+    )
+    return left, right
+
+
+def pieces(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Blocks made of parts of these sizes: (part, start, stop). Few parts are cut, and of
+    many those that are much larger than the others.
+
+    >>> list(pieces([600, 300]))
+    [(0, 0, 200), (0, 200, 400), (0, 400, 600), (1, 0, 150), (1, 150, 300)]
+    """
+    most = max(sum(sizes) // _ENOUGH_BLOCKS, _LEAST_ROWS)
+    if len(sizes) >= _FEW_PARTS:
+        most = max(most, _LARGE * sorted(sizes)[len(sizes) // 2])
+    for part, size in enumerate(sizes):
+        yield from ((part, start, stop) for start, stop in cut(size, most))
+
+
+def cut(rows: int, most: int) -> Iterator[tuple[int, int]]:
+    """Stretches of about the same length, none longer than `most`.
+
+    >>> list(cut(10, 4))
+    [(0, 4), (4, 7), (7, 10)]
+    """
+    parts = max(-(-rows // most), 1)
+    ends = [rows - rows * part // parts for part in reversed(range(parts + 1))]
+    yield from ((start, stop) for start, stop in pairwise(ends) if stop > start)
+
+
+def _megabytes(nbytes: int) -> str:
+    return f"{nbytes / 2**20:,.0f} MB"

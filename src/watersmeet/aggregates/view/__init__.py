@@ -1,0 +1,1 @@
+"""What a person sees of an aggregate: its plan in words, its intervals as a plot."""

@@ -1,0 +1,1 @@
+"""SQL arithmetic over columns, with the types and values that Spark gives it."""

@@ -1,0 +1,188 @@
+"""The mm-stage: arrivals meet the other side's memory, then wait there for what comes later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.errors import MemoryTooSmall
+from watersmeet.kernels import matching
+from watersmeet.model import Side
+from watersmeet.operators.emitter import Stamps, in_order
+from watersmeet.operators.memory import Reasons
+from watersmeet.operators.metrics import FlushRecord
+from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
+from watersmeet.policies.flush import Held
+from watersmeet.rows.address import Matches, RowSource, Stage
+from watersmeet.rows.batch import BatchRows
+from watersmeet.rows.values import rows_where
+from watersmeet.store.index import Codes
+from watersmeet.store.runs import RunWriter, by_code, write_run
+from watersmeet.store.spill import IoKind
+from watersmeet.store.table import batch_bytes
+
+
+class ArrivalStage:
+    """Probes, stores, and makes room.
+
+    A row that arrives at stamp a has met every row of the other side that is in memory at a. What
+    is flushed to make room for it leaves at a later stamp, so the stays of the two overlap and
+    nobody joins them again.
+    """
+
+    def __init__(self, workspace: ProgressiveWorkspace) -> None:
+        self._workspace = workspace
+        self._memory = workspace.memory
+        self._joins_on_arrival = workspace.algorithm.joins_on_arrival
+
+    def arrive(
+        self, side: Side, codes: Codes, rows: pa.RecordBatch, now: float
+    ) -> Iterator[Matches]:
+        workspace = self._workspace
+        counts = self._count(codes)
+        workspace.rates.arrived(side, counts, now)
+        workspace.distinct.update(codes)
+        if any(workspace.emitter.marked):
+            workspace.emitter.marks.cover(
+                workspace.stamp + len(rows) + 1
+            )  # and a flush before them
+            self._memory.reserved = workspace.emitter.marks.nbytes
+        if not self._joins_on_arrival:
+            # Before they are stamped: what leaves now was never joined with them, and must not
+            # seem to have been. Marks have grown already, so there is room after this.
+            yield from self._make_room_for(rows)
+        stamps = np.arange(workspace.stamp, workspace.stamp + len(rows))
+        workspace.stamp += len(rows)
+        workspace.bound_chunks(batch_bytes(rows) / len(rows))
+        if self._joins_on_arrival:
+            source = BatchRows(rows)
+            yield from self._meet(side, codes, source, stamps)
+            keep = self._undecided(side, codes, stamps)
+            if keep is not None:
+                gone = np.flatnonzero(~keep)
+                yield from workspace.emitter.unmatched(side, source, gone, stamps)
+                codes, stamps, rows = codes[keep], stamps[keep], rows_where(rows, keep)
+                counts = self._count(codes)
+        if len(rows):
+            if self._joins_on_arrival:
+                yield from self._make_room_for(rows)
+            workspace.expected.arrived(side, counts)
+            self._memory.tables[side].add(codes, stamps, rows, counts)
+            workspace.newest[side][counts > 0] = stamps[-1]
+        workspace.report_memory()
+
+    def _meet(
+        self, side: Side, codes: Codes, source: RowSource, stamps: Stamps
+    ) -> Iterator[Matches]:
+        """Report an arrival's partners in the other side's memory."""
+        others = self._memory.tables[side.other]
+        sources = in_order(side, source, others)
+        at = in_order(side, stamps, others.stamps)
+        for found, asked in others.find(codes, self._workspace.pairs):
+            index = in_order(side, asked, found)
+            yield from self._workspace.emitter.pairs(sources, index, at, Stage.MM)
+
+    def _undecided(self, side: Side, codes: Codes, stamps: Stamps) -> NDArray[np.bool_] | None:
+        """Which arrivals may still matter after they met memory; None for all of them."""
+        workspace = self._workspace
+        keep = workspace.emitter.undecided(side, stamps)
+        if workspace.rates.ended[side.other]:
+            partitions = (((codes >> 32) * workspace.tuning.partitions) >> 32).astype(np.int64)
+            owed = workspace.expected.on_disk[side.other][partitions] > 0
+            keep = owed if keep is None else keep & owed
+        return keep
+
+    def drop_complete_rows(self, side: Side) -> Iterator[Matches]:
+        """Forget rows whose every possible partner is in memory, once no more of those come."""
+        if not self._joins_on_arrival:
+            return
+        workspace, table = self._workspace, self._memory.tables[side]
+        going = np.where(workspace.expected.on_disk[side.other] == 0, table.by_partition, 0)
+        if not going.any():
+            return
+        if going.sum() == len(table):
+            every = np.arange(len(table))
+            yield from workspace.emitter.unmatched(side, table, every, table.stamps)
+            table.clear()
+        else:
+            index = np.concatenate(table.oldest(going)).astype(np.int64)
+            yield from workspace.emitter.unmatched(side, table, index, table.stamps)
+            keep = np.ones(len(table), np.bool_)
+            keep[index] = False
+            table.drop(keep, going)
+        workspace.expected.md[side][going > 0] = 0
+        workspace.report_memory()
+
+    # ---- making room ----------------------------------------------------------------------------
+
+    def _make_room_for(self, rows: pa.RecordBatch) -> Iterator[Matches]:
+        # Again if need be: rows are of uneven size, and a flush reckons with their mean.
+        while (overflow := self._memory.overflow(rows)) and self._memory.rows.any():
+            yield from self.make_room(overflow)
+
+    def make_room(self, overflow: int) -> Iterator[Matches]:
+        """Flush what the policy names first, at least `overflow` and the share of a flush."""
+        workspace = self._workspace
+        policy, share = workspace.algorithm.flush, workspace.algorithm.flush_share
+        if policy is None:
+            raise MemoryTooSmall(
+                f"{workspace.algorithm.name} keeps every row in memory, and "
+                f"{workspace.account.limit:,} bytes are full after "
+                f"{sum(workspace.metrics.rows_in):,} rows.",
+                remedy='Give it more memory, or choose an algorithm that spills: "rpj".',
+            )
+        share = workspace.tuning.flush_share if share is None else share
+        # All of memory may be more than its capacity, when that has just been made smaller.
+        target = max(overflow, share * max(self._memory.capacity, self._memory.used))
+        held = Held(self._memory.rows, workspace.rates.probabilities())
+        yield from self.flush(*self._memory.choose(policy(held), target))
+
+    def flush(self, taken: NDArray[np.int64], reasons: Reasons) -> Iterator[Matches]:
+        """Write so many rows of each side and partition, the oldest first, and forget them."""
+        if not taken.any():
+            return
+        if not self._joins_on_arrival:
+            yield from self.join_memory()
+        stamp = self._workspace.draw()
+        self._workspace.metrics.flush_count += 1
+        for side in Side:
+            if taken[side].any():
+                self._flush_side(side, taken[side], stamp, reasons)
+        self._workspace.report_memory()
+
+    def _flush_side(
+        self, side: Side, taken: NDArray[np.int64], stamp: int, reasons: Reasons
+    ) -> None:
+        workspace, table = self._workspace, self._memory.tables[side]
+        keep = np.ones(len(table), np.bool_)
+        block_rows = self._memory.block_rows(side, workspace.block_bytes)
+        writer = RunWriter(workspace.spill, table.schema, IoKind.FLUSH, block_rows=block_rows)
+        for p, index in enumerate(table.oldest(taken)):
+            if not len(index):
+                continue
+            run = write_run(writer, table, by_code(table, index), departed=stamp)
+            workspace.disk.add(side, p, run)
+            workspace.expected.flushed(side, p, table.stamps[index], stamp)
+            reason = reasons[side, p]
+            workspace.metrics.flushed(FlushRecord(stamp, side, p, run.rows, run.nbytes, reason))
+            keep[index] = False
+        writer.close()
+        table.drop(keep, taken)
+
+    def join_memory(self) -> Iterator[Matches]:
+        """Join all of memory with itself: PMJ's step before it writes its sorted runs."""
+        left, right = self._memory.tables
+        at, size = (left.stamps, right.stamps), len(self._workspace.pairs)
+        for start in range(0, len(right), size):
+            rows = np.arange(start, min(start + size, len(right)))
+            for found, asked in left.find(right.codes(rows), self._workspace.pairs):
+                index = (found, rows[asked])
+                yield from self._workspace.emitter.pairs((left, right), index, at, Stage.MM)
+
+    def _count(self, codes: Codes) -> NDArray[np.int64]:
+        counts = np.zeros(self._workspace.tuning.partitions, np.int64)
+        matching.count_partitions(codes, counts)
+        return counts

@@ -1,0 +1,184 @@
+"""The progressive hash join: one mechanism for SHJ, XJoin, HMJ, PMJ and RPJ.
+
+mm-stage   an arrival meets the other side's memory, then is stored; a full memory flushes
+reactive   while the inputs are silent: md-tasks and dd-tasks, as the react policy chooses
+clean-up   after both inputs have ended: whatever has not met (RPJ, Figure 3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any, Self
+
+import pyarrow as pa
+
+from watersmeet.model import Side
+from watersmeet.operators.compaction import compact, merged_by_code
+from watersmeet.operators.metrics import Metrics
+from watersmeet.operators.progressive import state
+from watersmeet.operators.progressive.algorithm import ProgressiveAlgorithm
+from watersmeet.operators.progressive.arrival import ArrivalStage
+from watersmeet.operators.progressive.cleanup import CleanUp
+from watersmeet.operators.progressive.debt import memory_owes, owed_rows
+from watersmeet.operators.progressive.disk import DiskPartition
+from watersmeet.operators.progressive.reactive import ReactiveStage
+from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
+from watersmeet.operators.saved import Manifest, SavedRows, StateArea
+from watersmeet.operators.tuning import Tuning
+from watersmeet.rows.address import Matches
+from watersmeet.rows.batch import BatchRows
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.account import MemoryAccount
+from watersmeet.store.spill import SpillArea
+
+# Runs of a partition that may gather while a task is under way there, and entries in its history.
+_MOST_RUNS = 64
+_LONG_HISTORY = 64
+
+
+class ProgressiveJoin:
+    """Three stages over hash partitions, each side with a memory part and a disk part.
+
+    Each pair is reported exactly once: in memory when the later row arrives, or by the first task
+    that brings the two together (operators/progressive/history.py says how that is known).
+    """
+
+    def __init__(
+        self,
+        schema: JoinSchema,
+        algorithm: ProgressiveAlgorithm,
+        *,
+        memory: MemoryAccount,
+        spill: SpillArea,
+        clock: Callable[[], float],
+        tuning: Tuning | None = None,
+    ) -> None:
+        self.workspace = ProgressiveWorkspace(
+            schema, algorithm, account=memory, spill=spill, tuning=tuning or Tuning()
+        )
+        self.arrivals = ArrivalStage(self.workspace)
+        self.reactive = ReactiveStage(self.workspace)
+        self.metrics: Metrics = self.workspace.metrics
+        self.metrics.statistics = self.statistics
+        self._clock = clock
+        self._saved = SavedRows(self.workspace)
+
+    @property
+    def limit(self) -> int:
+        return self.workspace.account.limit
+
+    def push(self, input: int, batch: pa.RecordBatch) -> Iterator[Matches]:
+        side, workspace = Side(input), self.workspace
+        encoded = workspace.accept(side, batch)
+        if (nulls := workspace.without_key(side, encoded)) is not None:
+            yield from workspace.emitter.alone(side, BatchRows(encoded.rows), nulls)
+            encoded = encoded.with_keys()
+        for piece in workspace.in_pieces(encoded.rows):
+            rows = encoded.rows.slice(piece.start, piece.stop - piece.start)
+            yield from self.arrivals.arrive(side, encoded.codes[piece], rows, self._clock())
+
+    def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
+        return self.reactive.react(pause)
+
+    def settle(self, pause: Callable[[], bool] = lambda: False) -> Iterator[Matches]:
+        """Join all that is there and has not met, while more may come; until `pause()`."""
+        if memory_owes(self.workspace):
+            yield from self._flush_all("what is in memory has not met")
+        yield from self.reactive.settle(pause)
+
+    def owed(self) -> list[int]:
+        """Rows that may not have met all that is there of the other side, left and right."""
+        return owed_rows(self.workspace)
+
+    def tidy(self) -> Iterator[Matches]:
+        """Keep what is remembered about spilled rows as small as they allow, however often the
+        join has flushed. Joins that end can do without."""
+        workspace, running = self.workspace, self.reactive.running
+        if running is not None and _crowded(workspace.disk[running.choice.partition]):
+            yield from self.reactive.complete(None)
+            running = None
+        self._merge_runs(busy=None if running is None else running.choice.partition)
+        oldest = workspace.oldest()
+        workspace.expected.forget(oldest)
+        for p, disk in enumerate(workspace.disk.partitions):
+            disk.prune(oldest[:, p])
+            if len(disk.history) > _LONG_HISTORY:
+                yield from self.reactive.settle_partition(p)
+                disk.prune(oldest[:, p])
+
+    def _merge_runs(self, busy: int | None) -> None:
+        workspace = self.workspace
+        runs = [disk.runs for disk in workspace.disk.partitions]
+        for p in compact(workspace, runs, merged_by_code, busy=busy):
+            workspace.disk.changed(p)
+
+    def end(self, input: int) -> Iterator[Matches]:
+        side = Side(input)
+        self.workspace.rates.ended[side] = True
+        return self.arrivals.drop_complete_rows(side.other)
+
+    def finish(self) -> Iterator[Matches]:
+        yield from self.reactive.complete()
+        cleaning = CleanUp(self.workspace, self.reactive.dd_task)
+        if cleaning.memory_is_in_the_way:
+            yield from self._flush_all("clean-up needs memory")
+            cleaning.take_all_memory()
+        elif not self.workspace.algorithm.joins_on_arrival:
+            yield from self.arrivals.join_memory()
+        yield from cleaning.run()
+
+    def lend(self, nbytes: int) -> Iterator[Matches]:
+        """An algorithm that cannot spill gives way as far as its rows let it, and says so when the
+        next one finds no room."""
+        if self.workspace.algorithm.flush is None:
+            self.workspace.memory.lent = nbytes
+            return iter(())
+        return self.workspace.lend(nbytes, self.arrivals.make_room)
+
+    def resize(self, limit: int) -> Iterator[Matches]:
+        return self.workspace.resize(limit, self.arrivals.make_room)
+
+    def _flush_all(self, reason: str) -> Iterator[Matches]:
+        every = product(Side, range(self.workspace.tuning.partitions))
+        yield from self.arrivals.flush(self.workspace.memory.rows, dict.fromkeys(every, reason))
+
+    def save(self, area: StateArea) -> Manifest:
+        return state.save(self, self._saved, area)
+
+    @classmethod
+    def restore(cls, area: StateArea, manifest: Manifest, **settings: Any) -> Self:
+        join = cls(**settings)
+        try:
+            state.load(join, join._saved, area, manifest)
+        except BaseException:
+            join.close()
+            raise
+        return join
+
+    def close(self) -> None:
+        self.reactive.abandon()
+        self.workspace.spill.close()
+        self.workspace.memory.free()
+        for table in self.workspace.memory.tables:
+            table.clear()
+        self.workspace.memory.reserved = 0
+        self.workspace.report_memory()
+
+    def statistics(self) -> dict[str, Any]:
+        """p_i[j], and Er and Et of every task, by partition."""
+        owed = self.workspace.owed()
+        return {
+            "arrival_probabilities": self.workspace.rates.probabilities(),
+            "rows_in_memory": owed.resident,
+            "rows_on_disk": self.workspace.expected.on_disk.copy(),
+            "md_expected_results": owed.md_results,
+            "md_expected_seconds": owed.md_seconds,
+            "dd_expected_results": owed.dd_results,
+            "dd_expected_seconds": owed.dd_seconds,
+            "distinct_per_partition": self.workspace.distinct_per_partition(),
+        }
+
+
+def _crowded(disk: DiskPartition) -> bool:
+    return max(map(len, disk.runs)) > _MOST_RUNS

@@ -1,0 +1,69 @@
+"""Saving a progressive join and going on elsewhere: immutable Arrow files and a JSON manifest.
+
+Nothing is pickled. Every block that the manifest names carries a checksum, so a damaged file is
+found before any of its rows is used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from watersmeet.operators.progressive.history import History
+from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
+from watersmeet.operators.saved import (
+    FORMAT,
+    Manifest,
+    SavedRows,
+    StateArea,
+    check,
+    load_counters,
+    parameters,
+    save_counters,
+)
+
+if TYPE_CHECKING:
+    from watersmeet.operators.progressive.join import ProgressiveJoin
+
+
+def save(join: ProgressiveJoin, saved: SavedRows, area: StateArea) -> Manifest:
+    """Have all of a join's state in the area. The join itself can go on."""
+    workspace, running = join.workspace, join.reactive.running
+    rows = saved.save(area, [disk.runs for disk in workspace.disk.partitions])
+    return {
+        "format": FORMAT,
+        "parameters": _parameters(workspace),
+        "stamp": workspace.stamp,
+        "newest": workspace.newest.tolist(),
+        "rates": workspace.rates.save(),
+        "expected": workspace.expected.save(),
+        "distinct": workspace.distinct.save(),
+        "running": None if running is None else running.save(),
+        "histories": [disk.history.save() for disk in workspace.disk.partitions],
+        "rows": rows,
+        "files": rows["files"],
+        **save_counters(workspace.metrics),
+    }
+
+
+def load(join: ProgressiveJoin, saved: SavedRows, area: StateArea, manifest: Manifest) -> None:
+    """Fill a new join with a saved state, after checking that it is the same join."""
+    workspace = join.workspace
+    check(manifest, _parameters(workspace))
+    workspace.stamp = manifest["stamp"]
+    workspace.newest[:] = manifest["newest"]
+    workspace.emitter.limiter.expect_any_length()
+    workspace.rates.load(manifest["rates"])
+    workspace.expected.load(manifest["expected"])
+    workspace.distinct.load(manifest["distinct"])
+    for p, runs in enumerate(saved.load(area, manifest["rows"])):
+        disk = workspace.disk.partitions[p]
+        disk.runs, disk.history = runs, History.load(manifest["histories"][p])
+        workspace.disk.changed(p)
+    load_counters(workspace.metrics, manifest)
+    if manifest["running"] is not None:
+        join.reactive.resume(manifest["running"])
+    workspace.report_memory()
+
+
+def _parameters(workspace: ProgressiveWorkspace) -> dict[str, Any]:
+    return parameters(workspace.algorithm.name, workspace.schema, workspace.tuning.partitions)

@@ -1,0 +1,91 @@
+"""What the stages of a progressive join share: its rows, its meters, its memory."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.meters.distinct import DistinctKeys
+from watersmeet.meters.expected import ExpectedResults
+from watersmeet.meters.rates import ArrivalRates
+from watersmeet.operators.memory import MemoryPart
+from watersmeet.operators.progressive.algorithm import ProgressiveAlgorithm
+from watersmeet.operators.progressive.disk import SpilledPartitions
+from watersmeet.operators.tuning import Tuning
+from watersmeet.operators.workspace import Workspace
+from watersmeet.policies.react import Owed
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.account import MemoryAccount
+from watersmeet.store.device import measure_costs
+from watersmeet.store.shares import MemoryShares
+from watersmeet.store.spill import SpillArea
+
+
+class ProgressiveWorkspace(Workspace):
+    """The memory part, the disk part, and what is known about both.
+
+    Every row that may still find a partner is in exactly one place, its side's table or one run,
+    and `SpilledPartitions` knows what has met from there.
+    """
+
+    def __init__(
+        self,
+        schema: JoinSchema,
+        algorithm: ProgressiveAlgorithm,
+        *,
+        account: MemoryAccount,
+        spill: SpillArea,
+        tuning: Tuning,
+    ) -> None:
+        memory = MemoryPart(
+            schema,
+            nbytes=MemoryShares.split(account.limit).store,
+            rows=tuning.memory_rows,
+            partitions=tuning.partitions,
+        )
+        super().__init__(schema, memory, account=account, spill=spill, tuning=tuning)
+        self.algorithm = algorithm
+        partitions, shares = tuning.partitions, self.shares
+        self.disk = SpilledPartitions(
+            partitions,
+            page_rows=tuning.page_rows or max(1, self.block_bytes // max(memory.row_bytes)),
+            fan_in=max(2, tuning.fan_in or shares.loaded // (2 * self.block_bytes)),
+        )
+        self.rates = ArrivalRates(partitions, decay=tuning.decay, time_unit=tuning.time_unit)
+        self.expected = ExpectedResults(partitions)
+        self.distinct = DistinctKeys()
+        self.newest = np.zeros((2, partitions), np.int64)
+        """When the last row came, by [side, partition]."""
+        self.stamp = 1
+        self._costs = tuning.costs
+
+    def draw(self) -> int:
+        """The next stamp; every event has its own."""
+        self.stamp += 1
+        return self.stamp - 1
+
+    def oldest(self) -> NDArray[np.int64]:
+        """The stamp of the oldest row in memory by [side, partition], STILL_HERE for none."""
+        return self.memory.oldest()
+
+    def pinned(self) -> list[int]:
+        """No row stays in memory while younger ones of its partition leave."""
+        return [0, 0]
+
+    def distinct_per_partition(self) -> float:
+        """s, the distinct keys of a partition (RPJ, Table 1)."""
+        distinct = self.tuning.distinct or self.distinct.get()
+        return max(distinct / self.tuning.partitions, 1.0)
+
+    def owed(self) -> Owed:
+        """Er and Et of every task. What the device costs is measured when first asked for."""
+        if self._costs is None:
+            self._costs = measure_costs(self.spill.path, self.block_bytes)
+        s = self.distinct_per_partition()
+        return Owed(
+            md_results=self.expected.md / s,
+            md_seconds=self.disk.scan_seconds(self._costs),
+            dd_results=self.expected.dd / s,
+            dd_seconds=self.disk.merge_seconds(self._costs),
+            resident=self.memory.rows,
+        )

@@ -1,0 +1,263 @@
+"""What the steps of a rectangle join share: its rows, its rectangles, its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from watersmeet.model import Side
+from watersmeet.operators.metrics import FlushRecord
+from watersmeet.operators.rectangle.algorithm import JoinsOnArrival, RectangleAlgorithm
+from watersmeet.operators.rectangle.cover import Cover
+from watersmeet.operators.rectangle.memory import RectangleMemory, SlottedTable
+from watersmeet.operators.rectangle.progress import Counts, Progress
+from watersmeet.operators.saved import Runs
+from watersmeet.operators.tuning import Tuning
+from watersmeet.operators.workspace import Workspace
+from watersmeet.policies.invoke import Resident
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.account import MemoryAccount
+from watersmeet.store.runs import Piece, RunWriter, resident_piece
+from watersmeet.store.shares import MemoryShares
+from watersmeet.store.spill import IoKind, SpillArea
+
+# Blocks that are copied or joined at a time: a small one costs nearly as much as a large one.
+_TOGETHER = 6
+
+
+class RectangleWorkspace(Workspace):
+    """Rows in memory and on disk, in arrival order in both, and what has been joined of them.
+
+    A row of a partition is in one of its runs or, if it came after those, in its side's table.
+    Stamps are twice a row's number plus its side: no two rows share one, and a number is half of
+    it.
+    """
+
+    memory: RectangleMemory
+
+    def __init__(
+        self,
+        schema: JoinSchema,
+        algorithm: RectangleAlgorithm,
+        *,
+        account: MemoryAccount,
+        spill: SpillArea,
+        tuning: Tuning,
+    ) -> None:
+        self.partitions = 1 if algorithm.rescans else tuning.partitions
+        memory = RectangleMemory(
+            schema,
+            nbytes=MemoryShares.split(account.limit).store,
+            rows=tuning.memory_rows,
+            partitions=self.partitions,
+        )
+        super().__init__(schema, memory, account=account, spill=spill, tuning=tuning)
+        self.algorithm = algorithm
+        self.disk: list[Runs] = [([], []) for _ in range(self.partitions)]
+        self.spilled = np.zeros((2, 2, self.partitions), np.int64)
+        """Rows, and bytes, on disk by [side, partition]."""
+        self.progress = Progress(self.partitions)
+        # Partitions that are joined one by one have a cover each, others share one.
+        self.covers_apart = algorithm.invoke is not None
+        self.covers = [Cover() for _ in range(self.partitions if self.covers_apart else 1)]
+        self.full = False
+        """Whether memory has overflowed: phase 1 is over."""
+        if algorithm.meets is JoinsOnArrival.NONE:
+            self.memory.drop_index()
+        self.kept = 0
+        """Right rows, at the front of their table, that stay in memory (Hash Ripple's B^m).
+
+        They are older than all that is spilled of their side."""
+        self.ended = [False, False]
+
+    def cover(self, p: int) -> Cover:
+        return self.covers[p % len(self.covers)]
+
+    def divide_covers(self) -> None:
+        """Have a cover for each partition, so that partitions can be completed one by one."""
+        if len(self.covers) < self.partitions:
+            self.covers = [Cover.load(self.covers[0].save()) for _ in range(self.partitions)]
+
+    def unite_covers(self) -> None:
+        """All rows so far have met. Covers that partitions shared are one again."""
+        count = self.partitions if self.covers_apart else 1
+        self.covers = [Cover.complete(self.progress.bounds) for _ in range(count)]
+
+    @property
+    def meeting(self) -> bool:
+        """Whether every arrival meets the other side's memory."""
+        meets = self.algorithm.meets
+        return meets is JoinsOnArrival.ALL or (meets is not JoinsOnArrival.NONE and not self.full)
+
+    def resident(self) -> Resident:
+        """What a spill rule is shown."""
+        memory = self.memory
+        left_bytes, right_bytes = (memory.row_size(memory.mean_bytes(side)) for side in Side)
+        return Resident(
+            memory.rows,
+            (left_bytes, right_bytes),
+            kept=self._kept_rows(),
+            turn=self.metrics.flush_count,
+        )
+
+    def overflow(self) -> None:
+        """Phase 1 is over."""
+        self.full = True
+        if self.algorithm.meets is JoinsOnArrival.UNTIL_FULL and not self.algorithm.rescans:
+            self.memory.drop_index()
+
+    # ---- leaving memory -------------------------------------------------------------------------
+
+    def flush(self, taken: Counts, reason: str, *, kept_too: bool = False) -> None:
+        """Write so many rows of each side and partition, the oldest first, and forget them.
+
+        Rows that are kept stay, and the others of their side leave before them.
+        """
+        if not taken.any():
+            return
+        self.metrics.flush_count += 1
+        older = np.minimum(taken[Side.RIGHT], self._kept_rows() if kept_too else 0)
+        self._flush_side(Side.LEFT, taken[Side.LEFT], reason)
+        self._flush_side(Side.RIGHT, taken[Side.RIGHT] - older, reason, after=self.kept)
+        if kept_too:
+            self._flush_side(Side.RIGHT, older, reason, in_front=True)
+            self.kept = 0
+        self.report_memory()
+
+    def _flush_side(
+        self, side: Side, taken: Counts, reason: str, *, after: int = 0, in_front: bool = False
+    ) -> None:
+        if not taken.any():
+            return
+        table, stamp = self.memory.tables[side], sum(self.progress.numbers)
+        grouped, ends = table.grouped(taken, after=after), np.cumsum(taken)
+        block_rows = self.memory.block_rows(side, self.block_bytes)
+        writer = RunWriter(self.spill, table.schema, IoKind.FLUSH, block_rows=block_rows)
+        for p, pieces in self._by_partition(table, grouped, ends, _TOGETHER * block_rows):
+            for piece in pieces:
+                writer.append(piece)
+            first, last = table.stamps[grouped[[ends[p] - taken[p], ends[p] - 1]]]
+            run = writer.cut((int(first), int(last)))
+            runs = self.disk[p][side]
+            runs.insert(0 if in_front else len(runs), run)
+            self.spilled[:, side, p] += run.rows, run.nbytes
+            self.metrics.flushed(FlushRecord(stamp, side, p, run.rows, run.nbytes, reason))
+        writer.close()
+        keep = np.ones(len(table), np.bool_)
+        keep[grouped] = False
+        table.drop(keep, taken)
+
+    def _by_partition(
+        self, table: SlottedTable, grouped: NDArray[np.int32], ends: Counts, most: int
+    ) -> Iterator[tuple[int, list[Piece]]]:
+        """Each partition's rows, copied out with those of its neighbours, at most `most` a time.
+
+        Small copies cost as much as large ones, and there are many partitions.
+        """
+        start, pieces = 0, list[Piece]()
+        copied, at = None, 0
+        for p, end in enumerate(ends.tolist()):
+            while start < end:
+                if copied is None or start == at + len(copied):
+                    at = start
+                    copied = resident_piece(table, grouped[at : at + most].astype(np.int64), 0)
+                stop = min(end, at + len(copied))
+                pieces.append(copied.slice(start - at, stop - at))
+                start = stop
+            if pieces:
+                yield p, pieces
+                pieces = []
+
+    def takes_kept(self, taken: Counts) -> bool:
+        """Whether what is kept must leave, for there is nothing else."""
+        return self.kept > 0 and bool((taken == self.memory.rows).all())
+
+    def _kept_rows(self) -> Counts:
+        """How many of the rows that are kept each partition has."""
+        return self.memory.tables[Side.RIGHT].in_partitions(self.kept)
+
+    # ---- rows of a partition --------------------------------------------------------------------
+
+    def pieces(self, side: Side, p: int, *, since: int = 0) -> Iterator[Piece]:
+        """A partition's rows in the order they came, without runs that end before a stamp.
+
+        A piece is of several blocks where these are small.
+        """
+        rows = _TOGETHER * self.memory.block_rows(side, self.block_bytes)
+        index = self.memory.tables[side].of_partition(p)
+        kept = int(np.searchsorted(index, self.kept)) if side is Side.RIGHT else 0
+        yield from self._copied(side, index[:kept], rows)
+        blocks: list[Piece] = []
+        count = 0
+        for run in self.disk[p][side]:
+            if run.departed[1] < since:
+                continue
+            read = run.open(IoKind.SCAN)
+            for number in range(run.block_count):
+                if blocks and count + run.block_rows(number) > rows:
+                    yield Piece.concat(blocks, run.schema)
+                    blocks, count = [], 0
+                blocks.append(read(number))
+                count += len(blocks[-1])
+        if blocks:
+            yield Piece.concat(blocks, self.schema.stored(side))
+        yield from self._copied(side, index[kept:], rows)
+
+    def _copied(self, side: Side, index: NDArray[np.int32], rows: int) -> Iterator[Piece]:
+        table = self.memory.tables[side]
+        for start in range(0, len(index), rows):
+            yield resident_piece(table, index[start : start + rows].astype(np.int64), 0)
+
+    def drop_before(self, p: int) -> None:
+        """Forget what is in memory of the partitions before p, which are done."""
+        for side, table in zip(Side, self.memory.tables, strict=True):
+            gone = table.by_partition.copy()
+            gone[p:] = 0
+            index, keep = table.grouped(gone), np.ones(len(table), np.bool_)
+            keep[index] = False
+            table.drop(keep, gone)
+            if side is Side.RIGHT:
+                self.kept -= int(np.count_nonzero(index < self.kept))
+        self.report_memory()
+
+    def forget(self, p: int) -> None:
+        """Remove a partition's runs."""
+        for runs in self.disk[p]:
+            for run in runs:
+                run.remove()
+            runs.clear()
+        self.spilled[:, :, p] = 0
+
+    def oldest(self) -> Counts:
+        """The stamp of the oldest row in memory that is not kept, by [side, partition]."""
+        return self.memory.oldest(after=(0, self.kept))
+
+    def pinned(self) -> list[int]:
+        """Rows that are kept are older than all others of their side in memory."""
+        right = self.memory.tables[Side.RIGHT]
+        return [0, int(right.stamps[self.kept - 1]) + 1 if self.kept else 0]
+
+    def take_over(self, disk: list[Runs]) -> None:
+        """Go on with runs that a saved join had."""
+        self.disk = disk
+        for p in range(self.partitions):
+            self.count_spilled(p)
+
+    def count_spilled(self, p: int) -> None:
+        """Add up a partition's rows and bytes on disk again."""
+        for side in Side:
+            runs = self.disk[p][side]
+            self.spilled[:, side, p] = (
+                sum(run.rows for run in runs),
+                sum(run.nbytes for run in runs),
+            )
+
+    # ---- memory ---------------------------------------------------------------------------------
+
+    def cover_marks(self) -> None:
+        """Have a mark for every row so far."""
+        if any(self.emitter.marked):
+            self.emitter.marks.cover(2 * max(self.metrics.rows_in) + 2)
+            self.memory.reserved = self.emitter.marks.nbytes

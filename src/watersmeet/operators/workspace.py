@@ -1,0 +1,136 @@
+"""What every mechanism works with that keeps rows in tables and spills them as runs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.model import Side
+from watersmeet.operators.emitter import ResultEmitter
+from watersmeet.operators.memory import MemoryPart
+from watersmeet.operators.metrics import Metrics
+from watersmeet.operators.tuning import Tuning
+from watersmeet.rows.address import Index, Matches
+from watersmeet.rows.schema import EncodedRows, JoinSchema
+from watersmeet.store.account import MemoryAccount
+from watersmeet.store.index import PairBuffer
+from watersmeet.store.shares import MemoryShares
+from watersmeet.store.spill import SpillArea
+
+_SMALLEST_BLOCK = 4096
+
+MakeRoom = Callable[[int], Iterator[Matches]]
+"""Has at least so many bytes of rows leave memory, or so many rows where rows are counted."""
+
+
+class Workspace(ABC):
+    """Rows in memory and where others are spilled to, results on their way out, and the account.
+
+    Mechanisms add what they know of their rows: the runs, and who has met whom.
+    """
+
+    def __init__(
+        self,
+        schema: JoinSchema,
+        memory: MemoryPart,
+        *,
+        account: MemoryAccount,
+        spill: SpillArea,
+        tuning: Tuning,
+    ) -> None:
+        self.schema = schema
+        self.tuning = tuning
+        self.account = account
+        self.spill = spill
+        self.metrics = Metrics()
+        self.memory = memory
+        self.shares = shares = MemoryShares.split(account.limit)
+        self.block_bytes = max(min(spill.block_bytes, shares.block), _SMALLEST_BLOCK)
+        most = shares.chunk // sum(memory.row_bytes)
+        self.pairs = PairBuffer(max(1, min(tuning.chunk_rows, most)))
+        self.emitter = ResultEmitter(schema, self.metrics, self.pairs, room=shares.results)
+
+    @abstractmethod
+    def oldest(self) -> NDArray[np.int64]:
+        """By [side, partition] the stamp from which on rows are in memory."""
+
+    @abstractmethod
+    def pinned(self) -> list[int]:
+        """For each side the stamp below which rows are in memory too, wherever the others are."""
+
+    # ---- rows that arrive -----------------------------------------------------------------------
+
+    def accept(self, side: Side, batch: pa.RecordBatch) -> EncodedRows:
+        """Count a batch, remember how long its rows are, and encode its keys."""
+        encoded = self.schema.encode(side, batch)
+        self.metrics.rows_in[side] += len(batch)
+        self.emitter.limiter.arrived(side, encoded.rows)
+        return encoded
+
+    def without_key(self, side: Side, encoded: EncodedRows) -> Index | None:
+        """Rows whose key is null, so that they match nothing; None if there are none."""
+        if encoded.valid is None or encoded.valid.all():
+            return None
+        nulls = np.flatnonzero(~encoded.valid)
+        self.metrics.null_keys[side] += len(nulls)
+        return nulls
+
+    def in_pieces(self, rows: pa.RecordBatch) -> Iterator[slice]:
+        """Where to cut rows so that memory can take them in one piece after the other."""
+        start = 0
+        while start < len(rows):
+            stop = start + self.memory.piece_rows(rows, start)
+            yield slice(start, stop)
+            start = stop
+
+    # ---- memory ---------------------------------------------------------------------------------
+
+    def bound_chunks(self, arriving_bytes: float) -> None:
+        """Have fewer rows in a chunk while rows are long: copying them out is work memory too."""
+        widest = arriving_bytes + sum(self.memory.mean_bytes(side) for side in Side)
+        self.pairs.bound(int(self.shares.chunk / widest))
+
+    def lend(self, nbytes: int, make_room: MakeRoom) -> Iterator[Matches]:
+        """Do with so many bytes less for rows, because input that waits needs them; 0: no more.
+
+        What was lent before is part of it.
+        """
+        self.memory.lent = nbytes
+        yield from self._fit(make_room)
+
+    def resize(self, limit: int, make_room: MakeRoom) -> Iterator[Matches]:
+        """Go on within another memory limit; what no longer fits leaves."""
+        shares = MemoryShares.split(limit)
+        capacity = self.tuning.memory_rows or shares.store
+        self.memory.capacity = capacity
+        yield from self._fit(make_room)
+        self.account.limit, self.shares = limit, shares
+        self.emitter.limiter.room = shares.results
+        self.memory.resize(capacity)
+        self.report_memory()
+
+    def _fit(self, make_room: MakeRoom) -> Iterator[Matches]:
+        # What marks need cannot be flushed, and may be more than all there is.
+        memory = self.memory
+        while memory.used > memory.capacity and memory.rows.any():
+            yield from make_room(memory.used - memory.capacity)
+
+    def report_memory(self, building: int = 0) -> None:
+        """Tell the account what is held; `building` is a table that is not one of the two."""
+        self.account.hold(self.memory.nbytes, "rows")
+        self.account.hold(self.memory.reserved, "marks")
+        self.account.hold(building, "partition being joined")
+        self.metrics.memory_used = self.account.used
+        self.metrics.memory_peak = self.account.peak
+
+    def close(self) -> None:
+        """Give everything back: memory, and the spilled files."""
+        self.spill.close()
+        for table in self.memory.tables:
+            table.clear()
+        self.memory.free()
+        self.report_memory()

@@ -1,0 +1,112 @@
+"""Where a run keeps files that its tasks hand to one another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from watersmeet.errors import InvalidArgument, SpillError
+from watersmeet.spark.cluster import is_one_machine
+from watersmeet.store.claim import SpillClaim
+from watersmeet.store.exchange import ExchangeDir
+
+
+@dataclass(frozen=True)
+class RunStorage:
+    """The storage of a run, and how to give it back."""
+
+    exchange: ExchangeDir
+    release: Callable[[], None]
+    spill_dir: str | None
+    """Where tasks may spill, if nobody said where: it goes with the storage, however they end."""
+
+    @classmethod
+    def claim(cls, given: str | Path | None, spark: SparkSession, query: str) -> RunStorage:
+        """A directory of its own below the one that was given, or below the system's."""
+        if given is None and not is_one_machine(spark):
+            raise InvalidArgument(
+                f"storage is needed on {spark.sparkContext.master}: tasks on different machines "
+                "hand rows to one another through it.",
+                remedy="Give a directory that the driver and all executors reach.",
+            )
+        if given is not None:
+            check_path(given, "storage")
+        if given is None or "://" not in str(given):
+            # Tasks run in directories of their own, so it has to be a whole path.
+            base = None if given is None else Path(given).absolute()
+            claim = SpillClaim(base, argument="storage")
+            forget = _removed_with_java(spark, claim.area.path)
+
+            def release() -> None:
+                claim.close()
+                forget()
+
+            spill_dir = str(claim.area.path) if given is None else None
+            return cls(ExchangeDir(claim.area.path.as_uri()), release, spill_dir)
+        check_storage(given, spark)
+        exchange = ExchangeDir(f"{str(given).rstrip('/')}/watersmeet-run-{query}")
+        exchange.create()
+        return cls(exchange, exchange.remove, None)
+
+
+def check_storage(given: Any, spark: SparkSession) -> None:
+    """Refuse what can be no storage, without writing to it.
+
+    Spark reads results by itself, and says at once whether it can. Pyarrow may wait for a network.
+    """
+    if given is None:
+        return
+    check_path(given, "storage")
+    uri = str(given)
+    if "://" not in uri:
+        if not os.access(uri, os.W_OK | os.X_OK) or not Path(uri).is_dir():
+            raise SpillError(
+                f"storage={uri!r} is no directory that can be written to.",
+                remedy="Give one that the driver and all executors reach.",
+            )
+        return
+    scheme = uri.split("://", 1)[0]
+    context = spark.sparkContext
+    assert context._jvm is not None
+    try:
+        context._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(
+            scheme, context._jsc.hadoopConfiguration()
+        )
+    except Py4JJavaError:
+        raise InvalidArgument(
+            f"storage={uri!r}: Spark cannot read there (No FileSystem for scheme {scheme!r}).",
+            remedy="Give a directory that the driver and all executors reach, or a URI under "
+            "which both Spark and pyarrow know it.",
+        ) from None
+
+
+def check_path(given: Any, argument: str) -> None:
+    """An empty path would be the working directory, which nobody meant."""
+    if not isinstance(given, str | os.PathLike) or not os.fspath(given):
+        raise InvalidArgument(f"{argument}={given!r} is no path.", remedy="Give a directory.")
+
+
+def _removed_with_java(spark: SparkSession, path: Path) -> Callable[[], None]:
+    """Have Java remove a directory when it ends, as it does after a driver that was killed.
+
+    Returns what to call when it is gone.
+    """
+    java: Any = spark.sparkContext._jvm
+    manager = java.org.apache.spark.util.ShutdownHookManager
+    directory = java.java.io.File(str(path))
+    manager.registerShutdownDeleteDir(directory)
+
+    def forget() -> None:
+        try:
+            if spark.sparkContext._jsc is not None:
+                manager.removeShutdownDeleteDir(directory)
+        except (Py4JError, OSError):
+            pass  # Java has gone before.
+
+    return forget

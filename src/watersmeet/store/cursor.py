@@ -1,0 +1,88 @@
+"""A place in a sorted run, for whoever reads several runs together."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from watersmeet.store.runs import Piece, Run
+from watersmeet.store.spill import IoKind
+
+
+class Cursor:
+    """A place in a run, with some blocks loaded ahead of it."""
+
+    def __init__(self, run: Run, *, ahead: int) -> None:
+        self._run = run
+        self._ahead = ahead
+        self._read = run.open(IoKind.MERGE_READ)
+        self._next = 0
+        self._pieces: deque[Piece] = deque()
+        self._loaded = 0
+
+    @property
+    def unopened(self) -> bool:
+        return self._next == 0 and self._run.block_count > 0
+
+    def load(self) -> None:
+        """Have at least `ahead` rows loaded, if the run has them."""
+        while self._loaded < self._ahead and self._next < self._run.block_count:
+            piece = self._read(self._next)
+            self._next += 1
+            self._pieces.append(piece)
+            self._loaded += len(piece)
+
+    def bound(self) -> int | None:
+        """Below this code every row of the run has been loaded; None when all are."""
+        if self._next == self._run.block_count:
+            return None
+        return int(self._pieces[-1].codes[-1])
+
+    def take_below(self, bound: int | None) -> list[Piece]:
+        """Remove and return the loaded rows with a smaller code, all of them without a bound."""
+        taken = []
+        while self._pieces:
+            piece = self._pieces[0]
+            if bound is None or piece.codes[-1] < bound:
+                taken.append(self._pieces.popleft())
+                continue
+            stop = int(np.searchsorted(piece.codes, np.uint64(bound)))
+            if stop:
+                taken.append(piece.slice(0, stop))
+                self._pieces[0] = piece.slice(stop, len(piece))
+            break
+        self._loaded -= sum(map(len, taken))
+        return taken
+
+    def equal_to(self, code: int) -> Iterator[Piece]:
+        """All rows from here on with this code, without moving. They may span many blocks."""
+        for piece in tuple(self._pieces):
+            if not (equal := _leading(piece, code)):
+                return
+            yield piece.slice(0, equal)
+        read: Callable[[int], Piece] | None = None
+        for number in range(self._next, self._run.block_count):
+            read = read or self._run.open(IoKind.MERGE_READ)
+            piece = read(number)
+            if not (equal := _leading(piece, code)):
+                return
+            yield piece.slice(0, equal)
+
+    def skip_equal(self, code: int) -> Iterator[Piece]:
+        """The same rows, moving past them."""
+        while True:
+            self.load()
+            if not self._pieces or not (equal := _leading(self._pieces[0], code)):
+                return
+            piece = self._pieces.popleft()
+            if equal < len(piece):
+                self._pieces.appendleft(piece.slice(equal, len(piece)))
+            self._loaded -= equal
+            yield piece.slice(0, equal)
+
+
+def _leading(piece: Piece, code: int) -> int:
+    """How many rows at the start of a piece have this code, the smallest it can have."""
+    return int(np.searchsorted(piece.codes, np.uint64(code), side="right"))

@@ -1,0 +1,188 @@
+"""The temporary storage of a run: rows between scan tasks and join tasks, and its results.
+
+It is one directory that the driver and all executors reach. Tasks write files under names of their
+own, and a file counts only once the driver has been told of it in the task's result: what a failed,
+retried or speculative attempt has left is never read and goes with the directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.fs as fs
+import xxhash
+
+from watersmeet.errors import InvalidArgument, SpillCorrupted, SpillError
+
+
+class Section(NamedTuple):
+    """A block of rows in a file, for one instance."""
+
+    instance: int
+    offset: int
+    length: int
+    checksum: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class Sections:
+    """One written file and what is in it. Plain values: it travels from a task to the driver."""
+
+    name: str
+    sections: tuple[Section, ...]
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": self.name, "sections": [list(section) for section in self.sections]}
+
+    @classmethod
+    def from_description(cls, described: dict[str, Any]) -> Sections:
+        sections = tuple(Section(*section) for section in described["sections"])
+        return cls(described["name"], sections)
+
+    def of(self, instance: int) -> Sections:
+        """The part that one instance has to read."""
+        mine = tuple(section for section in self.sections if section.instance == instance)
+        return Sections(self.name, mine)
+
+    @property
+    def rows(self) -> int:
+        return sum(section.rows for section in self.sections)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(section.length for section in self.sections)
+
+
+@dataclass(frozen=True)
+class ExchangeDir:
+    """A directory by its URI. A value that can be sent to tasks."""
+
+    uri: str
+
+    def create(self) -> None:
+        """Make the directory, and find out now whether it can be written to."""
+        system, path = self._place()
+        with self.writing():
+            system.create_dir(path, recursive=True)
+            with system.open_output_stream(f"{path}/tried") as out:
+                out.write(bytes(4096))
+            system.delete_file(f"{path}/tried")
+
+    def remove_all_but(self, extension: str) -> None:
+        """Remove every directory, and every file whose name ends otherwise, but for its lock."""
+        system, path = self._place()
+        with contextlib.suppress(OSError):  # What is left goes with the directory.
+            for entry in system.get_file_info(fs.FileSelector(path)):
+                if entry.type == fs.FileType.Directory:
+                    system.delete_dir(entry.path)
+                elif not entry.base_name.endswith((extension, ".lock")):
+                    system.delete_file(entry.path)
+
+    def delete(self, name: str) -> None:
+        system, path = self._place()
+        with contextlib.suppress(OSError):
+            system.delete_file(f"{path}/{name}")
+
+    def remove(self) -> None:
+        system, path = self._place()
+        with contextlib.suppress(OSError):  # Gone already, or never made.
+            system.delete_dir(path)
+
+    def path_of(self, name: str) -> str:
+        """A file's URI, for Spark to read."""
+        return f"{self.uri}/{name}"
+
+    def new_name(self, stem: str, extension: str) -> str:
+        """A name that no other attempt of the same task will use."""
+        return f"{stem}-{uuid.uuid4().hex[:12]}.{extension}"
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """What goes wrong in here is the storage's fault."""
+        try:
+            yield
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def open_output(self, name: str) -> pa.NativeFile:
+        system, path = self._place()
+        with self.writing():
+            return system.open_output_stream(f"{path}/{name}")
+
+    def write_sections(self, stem: str, blocks: Iterator[tuple[int, pa.RecordBatch]]) -> Sections:
+        """Write blocks of (instance, rows) as they come."""
+        name = self.new_name(stem, "arrow")
+        sections: list[Section] = []
+        offset = 0
+        out = self.open_output(name)
+        for instance, rows in blocks:  # An error of whoever makes them is not ours to name.
+            message = rows.serialize()
+            with self.writing():
+                out.write(message)
+            checksum = xxhash.xxh3_64_intdigest(message)
+            sections.append(Section(instance, offset, message.size, checksum, len(rows)))
+            offset += message.size
+        with self.writing():
+            out.close()
+        return Sections(name, tuple(sections))
+
+    def read_sections(
+        self, files: Sequence[Sections], schema: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of these files in order, each block checked before any of its rows is used."""
+        system, path = self._place()
+        for file in files:
+            if not file.sections:
+                continue
+            try:
+                source = system.open_input_file(f"{path}/{file.name}")
+            except OSError as error:
+                raise self._damaged(file.name, "cannot be opened") from error
+            with source:
+                for section in file.sections:
+                    yield self._read(source, file.name, section, schema)
+
+    def _read(
+        self, source: pa.NativeFile, name: str, section: Section, schema: pa.Schema
+    ) -> pa.RecordBatch:
+        try:
+            message = source.read_at(section.length, section.offset)
+        except OSError as error:
+            raise self._damaged(name, "cannot be read") from error
+        if len(message) != section.length:
+            raise self._damaged(name, "is shorter than what was written")
+        if xxhash.xxh3_64_intdigest(message) != section.checksum:
+            raise self._damaged(name, "has been altered")
+        return pa.ipc.read_record_batch(pa.py_buffer(message), schema)
+
+    def _place(self) -> tuple[fs.FileSystem, str]:
+        try:
+            system, path = fs.FileSystem.from_uri(self.uri)
+        except OSError as error:
+            raise self._unusable(error) from error
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise InvalidArgument(
+                f"storage={self.uri!r} is no place that pyarrow can write to ({error}).",
+                remedy="Give a directory, or a URI of file:, hdfs:, s3: or gs:.",
+            ) from error
+        return system, path
+
+    def _unusable(self, error: OSError) -> SpillError:
+        return SpillError(
+            f"The run's storage {self.uri} cannot be written to ({error}).",
+            remedy="Give `storage` a directory with enough room that the driver and every "
+            "executor can write to.",
+        )
+
+    def _damaged(self, name: str, what: str) -> SpillCorrupted:
+        return SpillCorrupted(
+            f"The run's file {self.uri}/{name} {what}.",
+            remedy="Nothing was read from it. Keep other programs out of `storage`, and run the "
+            "join again.",
+        )
