@@ -57,8 +57,22 @@ def test_every_schedule_gives_the_join(name: str, how: JoinType) -> None:
     check_schedules(published_joins(name), how, search=search())
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", ALGORITHMS)
+# Forty saves take five seconds; one algorithm of each mechanism stands for the others.
+LONG, STANDS_FOR_OTHERS = "saves that add up", ("rpj", "pr-join")
+
+
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        pytest.param(
+            name,
+            mode,
+            marks=pytest.mark.slow if mode == LONG and name not in STANDS_FOR_OTHERS else (),
+        )
+        for name in ALGORITHMS
+        for mode in MODES
+    ],
+)
 def test_every_forced_mode_gives_the_join(name: str, mode: str) -> None:
     check_mode(name, mode)
 

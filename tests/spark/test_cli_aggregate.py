@@ -30,6 +30,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_command_answers_from_spark_and_leaves_nothing(files: Path) -> None:
     question = "items.parquet orders.parquet --on order_id=id --group-by kind --count n"
     ran = subprocess.run(

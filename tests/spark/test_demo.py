@@ -31,6 +31,7 @@ def started(tmp_path: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_both_joins_give_the_same_rows_and_the_first_are_shown(tmp_path: Path) -> None:
     demo = started(tmp_path)
     shown, complaints = demo.communicate(timeout=300)

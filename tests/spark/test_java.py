@@ -80,6 +80,7 @@ session.stop()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_spark_joins_on_the_packaged_java(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}

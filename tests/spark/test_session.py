@@ -167,6 +167,7 @@ def other_python(folder: Path) -> Path:
     return program
 
 
+@pytest.mark.slow
 def test_an_environment_that_was_not_activated_is_found(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     other_python(tmp_path / "bin")
@@ -225,6 +226,7 @@ os.kill(os.getpid(), signal.{signal})
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param("SIGTERM", marks=pytest.mark.slow), "SIGKILL"])
 def test_a_driver_that_is_killed_leaves_nothing(tmp_path: Path, name: str) -> None:
     """Java outlives it by a moment, and clears up."""

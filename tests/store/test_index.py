@@ -49,10 +49,10 @@ def test_rows_stay_findable_while_the_buckets_grow(sizes: list[int]) -> None:
         assert pairs_found(index, want, PairBuffer(100)) == pairs_by_definition(codes[:start], want)
 
 
-def test_rows_after_a_shrink_are_not_found_and_others_take_their_place() -> None:
+def test_rows_that_were_dropped_are_not_found_and_others_take_their_place() -> None:
     codes = np.arange(2000, dtype=np.uint64)
     index = HashIndex.over(codes)
-    index.shrink(3)
+    index.drop(codes < 3)
     assert pairs_found(index, codes, PairBuffer(10)) == {(0, 0): 1, (1, 1): 1, (2, 2): 1}
     index.add(np.array([1999], np.uint64))
     assert pairs_found(index, codes, PairBuffer(10))[3, 1999] == 1

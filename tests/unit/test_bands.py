@@ -91,7 +91,7 @@ def check_codes(codec: BandCodec, arrays: tuple[pa.Array, pa.Array], inside: np.
     """`inside` by [left, right]: every such pair lies in the range of either side."""
     codes = [codec.encode(side, arrays[side]).codes for side in Side]
     for side in Side:
-        first, last = codec.reach(side, arrays[side])
+        first, last = codec.reach(side, codes[side])
         others = codes[side.other]
         found = (first[:, None] <= others) & (others <= last[:, None])
         wanted = inside if side is Side.LEFT else inside.T

@@ -250,7 +250,7 @@ def test_a_slice_is_encoded_like_its_copy(data: st.DataObject, name: str, start:
 
 def codec(left: dict[str, pa.DataType], right: dict[str, pa.DataType] | None = None) -> Any:
     right = left if right is None else right
-    return JoinSchema.resolve(pa.schema(left), pa.schema(right), list(left)).codec
+    return JoinSchema.resolve(pa.schema(left), pa.schema(right), list(left)).equal.codec
 
 
 @pytest.mark.parametrize(

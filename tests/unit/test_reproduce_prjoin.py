@@ -60,6 +60,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], 
     return out, said, found
 
 
+@pytest.mark.slow
 def test_a_tiny_run_writes_every_file_and_leaves_no_other(
     written: tuple[Path, list[str], list[Claim]],
 ) -> None:
@@ -70,6 +71,7 @@ def test_a_tiny_run_writes_every_file_and_leaves_no_other(
     assert len(said) == len(CASES) + len(STREAMS) * len(ALGORITHMS)
 
 
+@pytest.mark.slow
 def test_curves_have_every_line_of_every_figure(
     written: tuple[Path, list[str], list[Claim]],
 ) -> None:
@@ -102,6 +104,7 @@ def test_curves_have_every_line_of_every_figure(
         assert line[-1] <= 100.0 + 1e-6
 
 
+@pytest.mark.slow
 def test_claims_are_written_as_they_were_judged_and_no_row_is_lost(
     written: tuple[Path, list[str], list[Claim]],
 ) -> None:
@@ -117,6 +120,7 @@ def test_claims_are_written_as_they_were_judged_and_no_row_is_lost(
     assert all(claim.holds for claim in bounds)
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_by_itself(written: tuple[Path, list[str], list[Claim]]) -> None:
     out, _, found = written
     page = (out / "index.html").read_text(encoding="utf-8")
@@ -128,6 +132,7 @@ def test_the_page_is_whole_by_itself(written: tuple[Path, list[str], list[Claim]
             assert len(claim.why_not) > 40, "a claim that does not hold needs its reason"
 
 
+@pytest.mark.slow
 def test_counted_io_is_what_the_files_took(
     written: tuple[Path, list[str], list[Claim]],
 ) -> None:

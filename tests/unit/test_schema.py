@@ -29,7 +29,7 @@ def rows(batch: pa.RecordBatch, *index: int) -> Rows:
 
 
 def matches(left: Rows | None, right: Rows | None) -> Matches:
-    return Matches(left, right, Stage.MM)
+    return Matches((left, right), Stage.MM)
 
 
 def rejected(**arguments: Any) -> str:

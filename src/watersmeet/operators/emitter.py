@@ -65,13 +65,13 @@ class ResultEmitter:
             fresh = self.marks.mark_new(stamps[0][left.index])
             if fresh.any():
                 first = Rows(left.source, left.index[fresh])
-                yield from self._counted(Matches(first, None, stage))
+                yield from self._counted(Matches((first, None), stage))
             return
         for side, rows in zip(Side, (left, right), strict=True):
             if self.marked[side]:
                 self.marks.mark(stamps[side][rows.index])
         if how.emits_pairs:
-            yield from self._counted(Matches(left, right, stage))
+            yield from self._counted(Matches((left, right), stage))
 
     def alone(self, side: Side, source: RowSource, index: Index) -> Iterator[Matches]:
         """Rows that have no partner and never will."""
@@ -80,8 +80,7 @@ class ResultEmitter:
         size = len(self._pairs)
         for start in range(0, len(index), size):
             rows = Rows(source, index[start : start + size])
-            left, right = (rows, None) if side is Side.LEFT else (None, rows)
-            yield from self._counted(Matches(left, right, Stage.UNMATCHED))
+            yield from self._counted(Matches(in_order(side, rows, None), Stage.UNMATCHED))
 
     def unmatched(
         self, side: Side, source: RowSource, index: Index, stamps: Stamps

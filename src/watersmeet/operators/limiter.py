@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from watersmeet.model import Side
 from watersmeet.rows.address import Matches, Rows
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.rows.values import fixed_width, is_ranged, values_of
@@ -26,16 +24,16 @@ class OutputLimiter:
     def __init__(self, schema: JoinSchema, room: int) -> None:
         self.room = room
         self._columns = [
-            [column for column, kind in enumerate(schema.stored(side).types) if _is_variable(kind)]
-            for side in Side
+            [column for column, kind in enumerate(schema.stored(n).types) if _is_variable(kind)]
+            for n in range(len(schema.inputs))
         ]
-        self._longest = [0, 0]
+        self._longest = [0] * len(schema.inputs)
 
-    def arrived(self, side: Side, rows: pa.RecordBatch) -> None:
+    def arrived(self, input: int, rows: pa.RecordBatch) -> None:
         """Remember how long a row can be."""
         if len(rows):
-            longest = sum(_longest(rows.column(column)) for column in self._columns[side])
-            self._longest[side] = max(self._longest[side], longest)
+            longest = sum(_longest(rows.column(column)) for column in self._columns[input])
+            self._longest[input] = max(self._longest[input], longest)
 
     def expect_any_length(self) -> None:
         """Rows are there that were not seen to arrive."""
@@ -45,22 +43,19 @@ class OutputLimiter:
         if len(matches) * sum(self._longest) <= self.room:
             yield matches
             return
-        ends = np.cumsum(sum(self._lengths(side, matches.of(side)) for side in Side))
+        lengths = np.zeros(len(matches), np.int64)
+        for input, rows in enumerate(matches.rows):
+            if rows is not None:
+                for column in self._columns[input]:
+                    lengths += rows.source.widths(column, rows.index)
+        ends = np.cumsum(lengths)
         start = 0
         while start < len(matches):
             before = int(ends[start - 1]) if start else 0
             stop = max(int(np.searchsorted(ends, before + self.room, side="right")), start + 1)
-            left, right = (_part(matches.of(side), start, stop) for side in Side)
-            yield Matches(left, right, matches.stage)
+            parts = tuple(_part(rows, start, stop) for rows in matches.rows)
+            yield Matches(parts, matches.stage)
             start = stop
-
-    def _lengths(self, side: Side, rows: Rows | None) -> NDArray[np.int64] | int:
-        if rows is None:
-            return 0
-        lengths = np.zeros(len(rows), np.int64)
-        for column in self._columns[side]:
-            lengths += rows.source.widths(column, rows.index)
-        return lengths
 
 
 def _is_variable(kind: pa.DataType) -> bool:

@@ -61,19 +61,22 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Result rows as addresses: `left[i]` goes with `right[i]`.
+    """Result rows as addresses: of every input one row for each, in the inputs' order.
 
-    A missing side is a row without a partner (outer and anti joins) or one whose partner does not
+    A missing input is a row without a partner (outer and anti joins) or one whose partner does not
     matter (semi joins). The addresses hold until the generator that yielded them is advanced.
     """
 
-    left: Rows | None
-    right: Rows | None
+    rows: tuple[Rows | None, ...]
     stage: Stage
 
     def __len__(self) -> int:
-        rows = self.left if self.left is not None else self.right
-        return 0 if rows is None else len(rows)
+        return next((len(rows) for rows in self.rows if rows is not None), 0)
 
-    def of(self, side: Side) -> Rows | None:
-        return self.left if side is Side.LEFT else self.right
+    @property
+    def left(self) -> Rows | None:
+        return self.rows[Side.LEFT]
+
+    @property
+    def right(self) -> Rows | None:
+        return self.rows[Side.RIGHT]

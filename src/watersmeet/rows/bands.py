@@ -59,8 +59,8 @@ class BandCodec(Protocol):
 
     def encode(self, side: Side, values: pa.Array) -> EncodedValues: ...
 
-    def reach(self, side: Side, values: pa.Array) -> tuple[Codes, Codes]:
-        """For each value of a side, the first and the last code at which the other side can have
+    def reach(self, side: Side, codes: Codes) -> tuple[Codes, Codes]:
+        """For each code of a side, the first and the last at which the other side can have
         partners; none if the first is above the last."""
         ...
 
@@ -87,6 +87,8 @@ class Band:
     high: Width | None = None
     low_open: bool = False
     high_open: bool = False
+    ends: tuple[int, int] = (0, 1)
+    """The two inputs, if there are more than two."""
 
     def __post_init__(self) -> None:
         if self.low is None and self.high is None:
@@ -178,8 +180,8 @@ class IntegerBand:
         steps, valid = self._steps(values)
         return EncodedValues(_code(steps), valid)
 
-    def reach(self, side: Side, values: pa.Array) -> tuple[Codes, Codes]:
-        steps, _ = self._steps(values)
+    def reach(self, side: Side, codes: Codes) -> tuple[Codes, Codes]:
+        steps: Integers = (codes ^ _SIGN).view(np.int64)
         low, high = (self.low, self.high) if side is Side.RIGHT else _negated(self.high, self.low)
         first = _code(_plus(steps, low)) if low is not None else np.zeros(len(steps), np.uint64)
         if high is None:
@@ -266,8 +268,8 @@ class FloatBand:
         codes[np.isnan(floats)] = _LAST_CODE if side is Side.LEFT else 0
         return EncodedValues(codes, valid)
 
-    def reach(self, side: Side, values: pa.Array) -> tuple[Codes, Codes]:
-        floats, _ = self._floats(values)
+    def reach(self, side: Side, codes: Codes) -> tuple[Codes, Codes]:
+        floats = _float_of(codes)
         first = np.zeros(len(floats), np.uint64)
         last = np.full(len(floats), _LAST_CODE, np.uint64)
         # A rounded difference reaches an end only if the true one is past the number before it.
@@ -326,6 +328,13 @@ def _float_code(floats: Floats) -> Codes:
     bits = floats.view(np.uint64)
     codes: Codes = np.where(bits & _SIGN != 0, ~bits, bits | _SIGN)
     return codes
+
+
+def _float_of(codes: Codes) -> Floats:
+    """The number that has this code; NaN for the two codes that NaN has."""
+    bits = np.where(codes & _SIGN != 0, codes & ~_SIGN, ~codes)
+    floats: Floats = bits.view(np.float64)
+    return floats
 
 
 def _rounded(bounds: Floats, outwards: float) -> Floats:

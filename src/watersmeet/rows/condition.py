@@ -92,10 +92,12 @@ class Condition:
         chosen = tuple(column for column in columns if column.field.name in used)
         return cls(predicate, chosen, pa.schema([column.field for column in chosen]))
 
-    def holds(self, left: Rows, right: Rows) -> Mask:
-        gathered = [column.gather(left, right, len(left)) for column in self.columns]
+    def holds(self, rows: Sequence[Rows]) -> Mask:
+        """For which combinations it is true; `rows` are one of each input."""
+        count = len(rows[0])
+        gathered = [column.gather(rows, count) for column in self.columns]
         try:
-            return self._evaluated(gathered, len(left))
+            return self._evaluated(gathered, count)
         except WatersmeetError:
             raise
         except Exception as error:

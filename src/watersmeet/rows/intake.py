@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from watersmeet.errors import SchemaError
-from watersmeet.model import Side
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,24 +22,24 @@ class Intake:
     out, and of an extension type only the values are kept.
     """
 
-    side: Side
+    name: str
+    """What the input is called in an error message."""
     declared: pa.Schema
     kept: pa.Schema
 
     @classmethod
-    def of(cls, side: Side, schema: pa.Schema) -> Intake:
+    def of(cls, name: str, schema: pa.Schema) -> Intake:
         repeated = sorted(name for name, count in Counter(schema.names).items() if count > 1)
         if repeated:
             raise SchemaError(
-                f"The {side.name.lower()} input has several columns named "
-                f"{', '.join(map(repr, repeated))}.",
+                f"The {name} has several columns named {', '.join(map(repr, repeated))}.",
                 remedy="Give every column of an input its own name.",
             )
         declared = schema.remove_metadata()
         for field in declared:
-            _check_movable(field, side)
+            _check_movable(field, name)
         kept = [field.with_type(kept_type(field.type)) for field in declared]
-        return cls(side, declared, pa.schema(kept))
+        return cls(name, declared, pa.schema(kept))
 
     def accept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch in the form it is kept in, or an error that names the odd columns."""
@@ -56,8 +55,7 @@ class Intake:
         differences = _differences(self.declared, batch)
         if differences:
             raise SchemaError(
-                f"A batch of the {self.side.name.lower()} input differs from its schema: "
-                f"{'; '.join(differences)}.",
+                f"A batch of the {self.name} differs from its schema: {'; '.join(differences)}.",
                 remedy="Give every batch of an input the same columns, in the same order.",
             )
 
@@ -130,13 +128,13 @@ def _fields(column: pa.StructArray) -> list[pa.Array]:
     return [column.field(number) for number in range(column.type.num_fields)]
 
 
-def _check_movable(field: pa.Field, side: Side) -> None:
+def _check_movable(field: pa.Field, name: str) -> None:
     try:
         for kind in _nested(field.type):
             _kept(pa.nulls(1, kind), kept_type(kind)).take(pa.array([0]))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise SchemaError(
-            f"Column {field.name!r} of the {side.name.lower()} input is {field.type}, "
+            f"Column {field.name!r} of the {name} is {field.type}, "
             "whose rows Arrow cannot copy out.",
             remedy="Cast it to another type or leave it out.",
         ) from error

@@ -8,6 +8,7 @@ from typing import Any
 
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import Side
+from watersmeet.rows.bands import Band
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +23,33 @@ class KeyNames:
         return self.left if side is Side.LEFT else self.right
 
 
-On = str | Sequence[str | tuple[str, str] | KeyNames] | Mapping[str, str]
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """What is asked: rows of two inputs that agree in these columns."""
+
+    keys: tuple[KeyNames, ...]
+    ends: tuple[int, int] = (0, 1)
+
+    @classmethod
+    def of(cls, on: On, ends: tuple[int, int] = (0, 1)) -> Equal:
+        return cls(tuple(key_names(on)), ends)
+
+
+On = str | Band | Sequence[str | tuple[str, str] | KeyNames | Band] | Mapping[str, str]
+
+
+def parse_on(on: Any) -> list[Equal | Band]:
+    """The predicates of a join of two inputs: one of all equal keys, and one for each band."""
+    items = list(on) if isinstance(on, list | tuple) else [on]
+    bands = [item for item in items if isinstance(item, Band)]
+    if not bands:
+        return [Equal.of(on)]
+    keys = [item for item in items if not isinstance(item, Band)]
+    return [*([Equal.of(keys)] if keys else []), *bands]
 
 
 def key_names(on: Any) -> list[KeyNames]:
-    """The pairs of key columns, from any way to write them."""
+    """The pairs of key columns, from any way to write them; bands are none."""
     items: list[object]
     if isinstance(on, Mapping):
         items = list(on.items())
@@ -37,6 +60,8 @@ def key_names(on: Any) -> list[KeyNames]:
     names: list[KeyNames] = []
     for item in items:
         match item:
+            case Band():
+                continue
             case KeyNames():
                 names.append(item)
             case str():
@@ -48,6 +73,8 @@ def key_names(on: Any) -> list[KeyNames]:
                     f"on={on!r} does not name key columns.",
                     remedy='Write on="k", on=["k", "j"], on=[("a", "b")] or on={"a": "b"}.',
                 )
+    if not names and any(isinstance(item, Band) for item in items):
+        return []
     if not names or len({(each.left, each.right) for each in names}) < len(names):
         raise InvalidArgument(
             f"on={on!r} names {'a key twice' if names else 'no key'}.",
@@ -56,19 +83,24 @@ def key_names(on: Any) -> list[KeyNames]:
     return names
 
 
-def check_name(name: str, columns: Sequence[str], side: Side) -> None:
+def input_name(input: int, inputs: int = 2) -> str:
+    """What an input is called in an error message."""
+    return f"{Side(input).name.lower()} input" if inputs == 2 else f"input number {input + 1}"
+
+
+def check_name(name: str, columns: Sequence[str], input: int, inputs: int = 2) -> None:
     """Refuse a name that no column has, and say which one differs from it by case alone."""
     if name in columns:
         return
-    word = side.name.lower()
+    word = input_name(input, inputs)
     alike = [column for column in columns if column.lower() == name.lower()]
     if alike:
         raise SchemaError(
-            f"The {word} input has no column {name!r}, but {' and '.join(map(repr, alike))}.",
+            f"The {word} has no column {name!r}, but {' and '.join(map(repr, alike))}.",
             remedy="Upper and lower case differ here: write the name as the input has it.",
         )
     raise SchemaError(
-        f"The {word} input has no column {name!r}.",
+        f"The {word} has no column {name!r}.",
         remedy=f"Its columns are {', '.join(columns) or 'none'}.",
     )
 

@@ -21,18 +21,19 @@ Schemas = tuple[pa.Schema, pa.Schema]
 class OutputColumn:
     """One output field, and its position in the inputs that can supply it, best first.
 
-    Only a key of a full join has two suppliers: the row's other side stands in for a missing one.
+    Only a key of a full join has two suppliers: the row's other input stands in for a missing one.
     """
 
     field: pa.Field
-    suppliers: tuple[tuple[Side, int], ...]
+    suppliers: tuple[tuple[int, int], ...]
     cast: bool
 
-    def gather(self, left: Rows | None, right: Rows | None, count: int) -> pa.Array:
-        for side, column in self.suppliers:
-            rows = left if side is Side.LEFT else right
-            if rows is not None:
-                values = rows.source.take(column, rows.index)
+    def gather(self, rows: Sequence[Rows | None], count: int) -> pa.Array:
+        """The values for `count` result rows, whose parts are `rows` of each input."""
+        for input, column in self.suppliers:
+            part = rows[input]
+            if part is not None:
+                values = part.source.take(column, part.index)
                 return self._wrapped(self._converted(values) if self.cast else values)
         return self._wrapped(pa.nulls(count, kept_type(self.field.type)))
 
@@ -75,37 +76,45 @@ class KeyPair:
 
 
 def output_columns(
-    declared: Schemas,
-    kept: Schemas,
-    keys: Sequence[KeyPair],
+    declared: Sequence[pa.Schema],
+    kept: Sequence[pa.Schema],
+    keys: Sequence[tuple[tuple[int, int], KeyPair]],
     *,
     how: JoinType,
-    suffixes: tuple[str, str],
+    suffixes: Sequence[str],
 ) -> tuple[OutputColumn, ...]:
-    """Spark's order: shared keys, then the left side's other columns, then the right side's.
+    """Spark's order: shared keys, then the other columns of one input after the other.
 
     Columns have the types in which rows are `kept`, but for extension types, which come back as
-    they were declared.
+    they were declared. `keys` are pairs of key columns with the two inputs that each is between.
     """
-    schemas = (_given(declared[Side.LEFT], kept[Side.LEFT]), _given(declared[1], kept[1]))
-    shared = [key for key in keys if key.shared]
-    columns = [_shared_key(schemas, key, how) for key in shared]
-    others = {}
-    for side in Side:
-        once = {key.of(side) for key in shared}
-        others[side] = [field for field in schemas[side] if field.name not in once]
+    schemas = [_given(mine, own) for mine, own in zip(declared, kept, strict=True)]
+    once: list[set[str]] = [set() for _ in schemas]
+    columns: list[OutputColumn] = []
+    for ends, key in keys:
+        if not key.shared:
+            continue
+        if key.left not in once[ends[0]] and key.right not in once[ends[1]]:
+            columns.append(_shared_key(schemas, ends, key, how))
+        once[ends[0]].add(key.left)
+        once[ends[1]].add(key.right)
+    others = [
+        [field for field in schema if field.name not in names]
+        for schema, names in zip(schemas, once, strict=True)
+    ]
+    clashes = set[str]()
     if how.emits_pairs:
-        names = {column.field.name for column in columns}
-        clashes = {f.name for f in others[Side.LEFT]} & {f.name for f in others[Side.RIGHT]}
+        names = Counter(field.name for fields in others for field in fields)
+        clashes = {name for name, count in names.items() if count > 1}
         # Of a shared key spelled in two ways, the other spelling may be another column's name.
-        clashes |= {f.name for side in Side for f in others[side] if f.name in names}
+        clashes |= {column.field.name for column in columns} & names.keys()
     else:
-        clashes, others[Side.RIGHT] = set(), []
-    for side in Side:
-        for field in others[side]:
-            name = field.name + suffixes[side] if field.name in clashes else field.name
-            nullable = field.nullable or _can_miss(side, how)
-            supplier = (side, schemas[side].get_field_index(field.name))
+        others[Side.RIGHT] = []
+    for input, fields in enumerate(others):
+        for field in fields:
+            name = field.name + suffixes[input] if field.name in clashes else field.name
+            nullable = field.nullable or _can_miss(input, how)
+            supplier = (input, schemas[input].get_field_index(field.name))
             renamed = field.with_name(name).with_nullable(nullable)
             columns.append(OutputColumn(renamed, (supplier,), cast=False))
     _check_unique([column.field.name for column in columns], suffixes)
@@ -120,14 +129,16 @@ def _given(declared: pa.Schema, kept: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _can_miss(side: Side, how: JoinType) -> bool:
-    """Whether an output row can lack its part from `side`."""
-    return how.emits_pairs and how.keeps_unmatched(side.other)
+def _can_miss(input: int, how: JoinType) -> bool:
+    """Whether an output row can lack its part from an input."""
+    return how.emits_pairs and how is not JoinType.INNER and how.keeps_unmatched(Side(input).other)
 
 
-def _shared_key(schemas: Schemas, key: KeyPair, how: JoinType) -> OutputColumn:
-    left, right = (schemas[side].field(key.of(side)) for side in Side)
-    places = [(side, schemas[side].get_field_index(key.of(side))) for side in Side]
+def _shared_key(
+    schemas: Sequence[pa.Schema], ends: tuple[int, int], key: KeyPair, how: JoinType
+) -> OutputColumn:
+    left, right = (schemas[ends[end]].field(key.of(end)) for end in Side)
+    places = [(ends[end], schemas[ends[end]].get_field_index(key.of(end))) for end in Side]
     if how is JoinType.RIGHT:
         return OutputColumn(right, (places[Side.RIGHT],), cast=False)
     if how is not JoinType.FULL:
@@ -137,11 +148,11 @@ def _shared_key(schemas: Schemas, key: KeyPair, how: JoinType) -> OutputColumn:
     return OutputColumn(field, tuple(places), cast=left.type != right.type)
 
 
-def _check_unique(names: list[str], suffixes: tuple[str, str]) -> None:
+def _check_unique(names: list[str], suffixes: Sequence[str]) -> None:
     repeated = sorted(name for name, count in Counter(names).items() if count > 1)
     if repeated:
         raise SchemaError(
             f"The output would have several columns named {', '.join(map(repr, repeated))} "
-            f"with suffixes={suffixes!r}.",
+            f"with suffixes={tuple(suffixes)!r}.",
             remedy="Rename them in one input, or choose other suffixes.",
         )

@@ -1,21 +1,24 @@
-"""What a join's inputs and output look like: keys resolved once, applied to every batch."""
+"""What a join's inputs and output look like: predicates resolved once, applied to every batch."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType, Side
 from watersmeet.rows.address import Matches, Rows
+from watersmeet.rows.bands import Band
 from watersmeet.rows.condition import Condition, ConditionLike
 from watersmeet.rows.intake import Intake
-from watersmeet.rows.keys import KeyCodec, KeyColumn, Rehash, codec_for, equal_keys
+from watersmeet.rows.keys import KeyColumn, Rehash, codec_for, equal_keys
 from watersmeet.rows.leaves import Mask
-from watersmeet.rows.on import KeyNames, On, check_name, key_names
-from watersmeet.rows.output import KeyPair, OutputColumn, Schemas, output_columns
+from watersmeet.rows.on import Equal, KeyNames, On, check_name, input_name, parse_on
+from watersmeet.rows.output import KeyPair, OutputColumn, output_columns
+from watersmeet.rows.predicates import Codes, EqualKeys, Predicate, ValuesInBand
 from watersmeet.rows.types import comparison_type, padding_of
 from watersmeet.rows.values import rows_where
 
@@ -24,37 +27,47 @@ __all__ = ["EncodedRows", "JoinSchema", "On"]
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """Rows ready for an operator: a row whose `valid` is false has a null key, which matches
-    nothing. `valid` is None when every row has a key."""
+    """Rows ready for an operator, with an array of codes for each predicate at their input.
 
-    codes: NDArray[np.uint64]
+    A row whose `valid` is false lacks a value that a predicate needs, and matches nothing. `valid`
+    is None when every row has them all.
+    """
+
+    codes_of: tuple[Codes, ...]
     valid: Mask | None
     rows: pa.RecordBatch
 
+    @property
+    def codes(self) -> Codes:
+        """The codes of a row that takes part in one predicate, or of its first."""
+        return self.codes_of[0]
+
     def with_keys(self) -> EncodedRows:
-        """Those of the rows that have a key."""
+        """Those of the rows that lack nothing."""
         if self.valid is None:
             return self
-        return EncodedRows(self.codes[self.valid], None, rows_where(self.rows, self.valid))
+        codes = tuple(codes[self.valid] for codes in self.codes_of)
+        return EncodedRows(codes, None, rows_where(self.rows, self.valid))
 
 
 @dataclass(frozen=True, slots=True)
 class JoinSchema:
-    """Two inputs, how their keys are compared, and the output they make together.
+    """Inputs, what their rows must have to do with each other, and the output they make together.
 
-    Two rows match when both are valid, their hashes are equal and `verify` does not refuse them.
+    Rows of all inputs match when all are valid and every predicate between two of them holds: the
+    code of one is within the reach of the other, and `verify` does not refuse them.
     """
 
-    left: pa.Schema
-    right: pa.Schema
+    inputs: tuple[pa.Schema, ...]
     how: JoinType
     output: pa.Schema
-    keys: tuple[KeyPair, ...]
-    codec: KeyCodec
+    predicates: tuple[Predicate, ...]
     columns: tuple[OutputColumn, ...]
     condition: Condition | None
-    _intakes: tuple[Intake, Intake]
-    _stored: Schemas
+    _intakes: tuple[Intake, ...]
+    _stored: tuple[pa.Schema, ...]
+    _hidden: tuple[tuple[int, int], ...]
+    """For each predicate, where the stored rows of its ends have its hidden column."""
 
     @classmethod
     def resolve(
@@ -70,10 +83,11 @@ class JoinSchema:
     ) -> JoinSchema:
         """Find everything that can be wrong with a join before a row is read.
 
-        `on` is a column name, a list of names, a list of (left, right) pairs or a dict
-        {left: right}. Two keys of one name are one output column, as in SQL's USING.
-        `condition` sees the output's column names; for semi and anti joins, those that an
-        inner join would have. `rehash` replaces hashes, for tests that need collisions.
+        `on` is a column name, a list of names, a list of (left, right) pairs, a dict
+        {left: right}, or a list in which some are a `Band`. Two keys of one name are one output
+        column, as in SQL's USING. `condition` sees the output's column names; for semi and anti
+        joins, those that an inner join would have. `rehash` replaces hashes, for tests that need
+        collisions.
 
         >>> orders = pa.schema({"id": pa.int64(), "total": pa.float64()})
         >>> items = pa.schema({"id": pa.int64(), "total": pa.float64()})
@@ -81,102 +95,229 @@ class JoinSchema:
         ['id', 'total', 'total_right']
         """
         how = JoinType.parse(how)
-        intakes = (Intake.of(Side.LEFT, left), Intake.of(Side.RIGHT, right))
-        schemas = (intakes[Side.LEFT].kept, intakes[Side.RIGHT].kept)
-        keys = tuple(_key_pair(schemas, names) for names in key_names(on))
-        positions = [
-            KeyColumn(
-                left.get_field_index(key.left),
-                right.get_field_index(key.right),
-                key.kind,
-                key.padding,
-            )
-            for key in keys
-        ]
-        declared = (intakes[Side.LEFT].declared, intakes[Side.RIGHT].declared)
-        columns = output_columns(declared, schemas, keys, how=how, suffixes=suffixes)
+        return cls._resolve(
+            (left, right),
+            parse_on(on),
+            how,
+            suffixes=suffixes,
+            condition=condition,
+            rehash=rehash,
+        )
+
+    @classmethod
+    def resolve_many(
+        cls,
+        inputs: Sequence[pa.Schema],
+        predicates: Sequence[Equal | Band],
+        *,
+        suffixes: Sequence[str] | None = None,
+        condition: ConditionLike | None = None,
+        rehash: Rehash | None = None,
+    ) -> JoinSchema:
+        """The inner join of any number of inputs, with predicates between some pairs of them.
+
+        >>> a, b, c = (pa.schema({"x": pa.int64(), name: pa.int64()}) for name in "abc")
+        >>> chain = [Equal.of("x", (0, 1)), Equal.of("x", (1, 2))]
+        >>> JoinSchema.resolve_many([a, b, c], chain).output.names
+        ['x', 'a', 'b', 'c']
+        """
+        _check_connected(len(inputs), predicates)
+        if suffixes is None:
+            suffixes = ["", *(f"_{number + 1}" for number in range(1, len(inputs)))]
+        return cls._resolve(
+            tuple(inputs),
+            predicates,
+            JoinType.INNER,
+            suffixes=suffixes,
+            condition=condition,
+            rehash=rehash,
+        )
+
+    @classmethod
+    def _resolve(
+        cls,
+        inputs: tuple[pa.Schema, ...],
+        asked: Sequence[Equal | Band],
+        how: JoinType,
+        *,
+        suffixes: Sequence[str],
+        condition: ConditionLike | None,
+        rehash: Rehash | None,
+    ) -> JoinSchema:
+        intakes = tuple(
+            Intake.of(input_name(n, len(inputs)), schema) for n, schema in enumerate(inputs)
+        )
+        declared = tuple(intake.declared for intake in intakes)
+        kept = tuple(intake.kept for intake in intakes)
+        predicates = tuple(_resolved(each, kept, rehash) for each in asked)
+        columns = output_columns(declared, kept, _keys(predicates), how=how, suffixes=suffixes)
         resolved = None
         if condition is not None:
             shape = how if how.emits_pairs else JoinType.INNER
-            pair = output_columns(declared, schemas, keys, how=shape, suffixes=suffixes)
+            pair = output_columns(declared, kept, _keys(predicates), how=shape, suffixes=suffixes)
             resolved = Condition.resolve(condition, pair)
-        codec = codec_for(positions, schemas, rehash=rehash)
+        stored, hidden = _with_hidden(kept, predicates)
         return cls(
-            left=intakes[Side.LEFT].declared,
-            right=intakes[Side.RIGHT].declared,
+            inputs=declared,
             how=how,
             output=pa.schema([column.field for column in columns]),
-            keys=keys,
-            codec=codec,
+            predicates=predicates,
             columns=columns,
             condition=resolved,
             _intakes=intakes,
-            _stored=(_with_key(schemas[0], codec.hidden), _with_key(schemas[1], codec.hidden)),
+            _stored=stored,
+            _hidden=hidden,
         )
 
-    def of(self, side: Side) -> pa.Schema:
-        return self.left if side is Side.LEFT else self.right
+    @property
+    def left(self) -> pa.Schema:
+        return self.inputs[Side.LEFT]
 
-    def stored(self, side: Side) -> pa.Schema:
-        """What must be kept of each row: its columns, and the exact key where it is hidden."""
-        return self._stored[side]
+    @property
+    def right(self) -> pa.Schema:
+        return self.inputs[Side.RIGHT]
 
-    def encode(self, side: Side, batch: pa.RecordBatch) -> EncodedRows:
-        """Hash the keys of a batch; the rows that come back have the schema `stored(side)`."""
-        batch = self._intakes[side].accept(batch)
-        encoded = self.codec.encode(side, batch)
-        if encoded.hidden is not None:
-            columns = [*batch.columns, encoded.hidden]
-            batch = pa.RecordBatch.from_arrays(columns, schema=self._stored[side])
-        return EncodedRows(encoded.hashes, encoded.valid, batch)
+    @property
+    def equal(self) -> EqualKeys:
+        """The predicate of a join of two inputs on equal keys."""
+        (equal,) = (each for each in self.predicates if isinstance(each, EqualKeys))
+        return equal
 
-    def verify(self, left: Rows, right: Rows) -> Mask | None:
-        """Which pairs of equal hash are matches; None when hashes alone decide."""
-        mask = self._equal(left, right)
-        if self.condition is None or not len(left):
+    @property
+    def keys(self) -> tuple[KeyPair, ...]:
+        """The pairs of columns that must be equal."""
+        return tuple(key for _, key in _keys(self.predicates))
+
+    def at(self, input: int) -> list[int]:
+        """The numbers of the predicates that rows of an input take part in."""
+        return [n for n, predicate in enumerate(self.predicates) if input in predicate.ends]
+
+    def stored(self, input: int) -> pa.Schema:
+        """What must be kept of each row: its columns, and exact keys where they are hidden."""
+        return self._stored[input]
+
+    def encode(self, input: int, batch: pa.RecordBatch) -> EncodedRows:
+        """Codes for a batch; the rows that come back have the schema `stored(input)`."""
+        batch = self._intakes[input].accept(batch)
+        codes: list[Codes] = []
+        valid: Mask | None = None
+        hidden: list[pa.Array] = []
+        for number in self.at(input):
+            predicate = self.predicates[number]
+            encoded = predicate.encode(Side(predicate.ends.index(input)), batch)
+            codes.append(encoded.codes)
+            if encoded.valid is not None:
+                valid = encoded.valid if valid is None else valid & encoded.valid
+            if encoded.hidden is not None:
+                hidden.append(encoded.hidden)
+        if hidden:
+            columns = [*batch.columns, *hidden]
+            batch = pa.RecordBatch.from_arrays(columns, schema=self._stored[input])
+        return EncodedRows(tuple(codes), valid, batch)
+
+    def verify(self, *rows: Rows | None) -> Mask | None:
+        """Which candidates are matches; None when codes alone decide.
+
+        `rows` are one of each input, None for inputs that are not part of the candidates yet. The
+        condition is asked only when all are.
+        """
+        mask: Mask | None = None
+        for number, predicate in enumerate(self.predicates):
+            left, right = (rows[end] for end in predicate.ends)
+            if left is None or right is None:
+                continue
+            holds = predicate.holds(left, right, self._hidden[number])
+            if holds is not None:
+                mask = holds if mask is None else mask & holds
+        present = [each for each in rows if each is not None]
+        if self.condition is None or len(present) < len(self.inputs) or not len(present[0]):
             return mask
         if mask is None or mask.all():
-            return self.condition.holds(left, right)
+            return self.condition.holds(present)
         # The condition is computed for true pairs only: for others it could fail.
         chosen = np.flatnonzero(mask)
         mask[chosen] = self.condition.holds(
-            Rows(left.source, left.index[chosen]), Rows(right.source, right.index[chosen])
+            [Rows(each.source, each.index[chosen]) for each in present]
         )
         return mask
 
     def materialise(self, matches: Matches) -> pa.RecordBatch:
-        """Copy the matched rows out; a missing side becomes nulls."""
-        left, right, count = matches.left, matches.right, len(matches)
-        arrays = [column.gather(left, right, count) for column in self.columns]
+        """Copy the matched rows out; a missing input becomes nulls."""
+        count = len(matches)
+        arrays = [column.gather(matches.rows, count) for column in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.output)
+
+    # ---- two inputs, one equality ---------------------------------------------------------------
 
     @property
     def codes_decide(self) -> bool:
-        """Whether keys are equal exactly when their hashes are."""
-        return any(self._exact_key(side) is None for side in Side)
+        """Whether keys are equal exactly when their codes are."""
+        return self.equal.codes_decide
 
     def same_keys(self, side: Side, first: Rows, second: Rows) -> bool:
-        """Whether rows of one side, pairwise of equal hash, have pairwise equal keys."""
-        key = self._exact_key(side)
-        return key is None or self.codes_decide or bool(equal_keys(first, key, second, key).all())
-
-    def _equal(self, left: Rows, right: Rows) -> Mask | None:
-        mine, others = self._exact_key(Side.LEFT), self._exact_key(Side.RIGHT)
-        if mine is None or others is None:
-            return None
-        return equal_keys(left, mine, right, others)
-
-    def _exact_key(self, side: Side) -> int | None:
-        """The stored column that holds the exact key, or None when the hash is exact."""
-        if self.codec.hidden is not None:
-            return len(self.of(side))
-        return self.codec.payload(side)
+        """Whether rows of one side, pairwise of equal code, have pairwise equal keys."""
+        if self.codes_decide:
+            return True
+        (number,) = self.at(side)
+        key = self.equal.exact(side, self._hidden[number][side])
+        return bool(equal_keys(first, key, second, key).all())
 
 
-def _key_pair(schemas: Schemas, names: KeyNames) -> KeyPair:
-    for side in Side:
-        check_name(names.of(side), schemas[side].names, side)
-    left, right = (schemas[side].field(names.of(side)) for side in Side)
+def _keys(predicates: Sequence[Predicate]) -> list[tuple[tuple[int, int], KeyPair]]:
+    return [
+        (predicate.ends, key)
+        for predicate in predicates
+        if isinstance(predicate, EqualKeys)
+        for key in predicate.keys
+    ]
+
+
+def _check_connected(inputs: int, predicates: Sequence[Equal | Band]) -> None:
+    if inputs < 2:
+        raise InvalidArgument(f"{inputs} inputs are no join.", remedy="Give at least two.")
+    reached, more = {0}, True
+    while more:
+        found = {end for each in predicates if reached & set(each.ends) for end in each.ends}
+        more = not found <= reached
+        reached |= found
+    if len(reached) < inputs:
+        alone = min(set(range(inputs)) - reached)
+        raise InvalidArgument(
+            f"No predicate connects input {alone + 1} with the first.",
+            remedy="Name one between it and another input.",
+        )
+
+
+def _resolved(
+    asked: Equal | Band, schemas: tuple[pa.Schema, ...], rehash: Rehash | None
+) -> Predicate:
+    ends = schemas[asked.ends[0]], schemas[asked.ends[1]]
+    if isinstance(asked, Band):
+        names = (asked.left, asked.right)
+        for end in Side:
+            check_name(names[end], ends[end].names, asked.ends[end], len(schemas))
+        left, right = (ends[end].get_field_index(names[end]) for end in Side)
+        codec = asked.resolve(ends[0].field(left), ends[1].field(right))
+        return ValuesInBand(asked.ends, (left, right), codec)
+    keys = tuple(_key_pair(ends, names, asked.ends, len(schemas)) for names in asked.keys)
+    positions = [
+        KeyColumn(
+            ends[0].get_field_index(key.left),
+            ends[1].get_field_index(key.right),
+            key.kind,
+            key.padding,
+        )
+        for key in keys
+    ]
+    return EqualKeys(asked.ends, keys, codec_for(positions, ends, rehash=rehash))
+
+
+def _key_pair(
+    schemas: tuple[pa.Schema, pa.Schema], names: KeyNames, ends: tuple[int, int], inputs: int
+) -> KeyPair:
+    for end in Side:
+        check_name(names.of(end), schemas[end].names, ends[end], inputs)
+    left, right = (schemas[end].field(names.of(end)) for end in Side)
     return KeyPair(
         names.left,
         names.right,
@@ -186,9 +327,21 @@ def _key_pair(schemas: Schemas, names: KeyNames) -> KeyPair:
     )
 
 
-def _with_key(schema: pa.Schema, hidden: pa.DataType | None) -> pa.Schema:
-    if hidden is None:
-        return schema
+def _with_hidden(
+    schemas: tuple[pa.Schema, ...], predicates: Sequence[Predicate]
+) -> tuple[tuple[pa.Schema, ...], tuple[tuple[int, int], ...]]:
+    """Schemas with a column for every hidden key, and where each predicate has its own."""
+    stored, places = list(schemas), []
+    for predicate in predicates:
+        left, right = (len(stored[end]) for end in predicate.ends)
+        places.append((left, right))
+        if predicate.hidden is not None:
+            for end in predicate.ends:
+                stored[end] = _with_key(stored[end], predicate.hidden)
+    return tuple(stored), tuple(places)
+
+
+def _with_key(schema: pa.Schema, hidden: pa.DataType) -> pa.Schema:
     name = "__key"
     while name in schema.names:
         name = "_" + name

@@ -1,15 +1,18 @@
-"""A hash index over rows that are numbered as they come."""
+"""Finding rows by their codes: what every index does, and the one over hashes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.kernels import matching
-from watersmeet.rows.address import Index
+from watersmeet.rows.address import Index as Numbers
+from watersmeet.rows.values import Mask
 from watersmeet.store.arena import Arena
+from watersmeet.store.flat import close_fixed
 
 Codes = NDArray[np.uint64]
 
@@ -35,6 +38,31 @@ class PairBuffer:
         size = min(max(size, 1), self._room.shape[1])
         if size != len(self):
             self.first, self.second = self._room[:, :size]
+
+
+class Index(Protocol):
+    """Finds rows, numbered as they come, by their codes.
+
+    Rows are dropped by a mask, and those that stay close the gaps in their numbers.
+    """
+
+    def __len__(self) -> int: ...
+
+    def add(self, codes: Codes) -> None: ...
+
+    def find(
+        self, wanted: Codes, pairs: PairBuffer, floor: int = 0, *, until: Codes | None = None
+    ) -> Iterator[tuple[Numbers, Numbers]]:
+        """Rows whose code lies from wanted[i] to until[i], and which i each answers, in bounded
+        chunks. Without `until`, rows of equal code. Rows below `floor` are not looked for."""
+        ...
+
+    def drop(self, keep: Mask) -> None: ...
+
+    @property
+    def spare_bytes(self) -> int:
+        """What it takes beyond a fixed number of bytes for each row."""
+        ...
 
 
 class HashIndex:
@@ -72,12 +100,9 @@ class HashIndex:
             matching.insert(self._heads, self.nodes, codes, start)
 
     def find(
-        self, wanted: Codes, pairs: PairBuffer, floor: int = 0
-    ) -> Iterator[tuple[Index, Index]]:
-        """Rows with an equal code, and which of `wanted` each answers, in bounded chunks.
-
-        Rows numbered below `floor` are not looked for.
-        """
+        self, wanted: Codes, pairs: PairBuffer, floor: int = 0, *, until: Codes | None = None
+    ) -> Iterator[tuple[Numbers, Numbers]]:
+        assert until is None or until is wanted, "hashes have no order"
         start, resume = 0, -2
         while start < wanted.size:
             found, start, resume = matching.probe(
@@ -86,10 +111,9 @@ class HashIndex:
             if found:
                 yield pairs.first[:found], pairs.second[:found]
 
-    def shrink(self, rows: int) -> None:
-        """Keep the first rows only, after the caller has moved nodes there."""
-        self._rows = rows
-        self._arena.release(2 * rows)
+    def drop(self, keep: Mask) -> None:
+        self._rows = close_fixed(self.nodes, keep)
+        self._arena.release(2 * self._rows)
         if self.indexed:
             self._link_again()
 

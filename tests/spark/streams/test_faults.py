@@ -76,6 +76,7 @@ def test_a_query_that_failed_is_started_again(
     assert streams.run() == streams.expected()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "where",
     ["after", *(pytest.param(w, marks=pytest.mark.slow) for w in ("files", "rows", "emit"))],

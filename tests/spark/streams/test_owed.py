@@ -63,6 +63,7 @@ def test_the_trigger_once_ends_with_nothing_owed(spilling: Streams) -> None:
     assert owed(spilling) == [0, 0]
 
 
+@pytest.mark.slow
 def test_ticks_end_when_nothing_is_owed(spilling: Streams) -> None:
     joined = spilling.joined(ticks="50 milliseconds", wait_threshold=0.0)
     query = spilling.start(joined, {"processingTime": "0 seconds"})
@@ -78,6 +79,7 @@ def test_ticks_end_when_nothing_is_owed(spilling: Streams) -> None:
     assert spilling.output() == spilling.expected()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))]
 )

@@ -41,6 +41,7 @@ def test_memory_and_patience_may_change(streams: Streams) -> None:
     assert limits[-3:] == [2**28, 2 * 2**20, 2**29]
 
 
+@pytest.mark.slow
 def test_instances_stay_as_many_as_they_were(streams: Streams) -> None:
     streams.run(instances=3)
     streams.add("left", MORE, "more")
@@ -174,6 +175,7 @@ def test_a_state_of_another_format_is_refused(streams: Streams) -> None:
         streams.joined()
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_the_query_and_not_the_state(streams: Streams) -> None:
     """A directory that can no longer be written to; afterwards it goes on."""
     streams.run()

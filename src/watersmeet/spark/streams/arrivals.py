@@ -98,7 +98,7 @@ class Arrivals:
             )
         if count < len(batch):
             batch = batch.filter(pa.array(mine))
-        schema = self._plan.join.of(side)
+        schema = self._plan.join.inputs[side]
         yield from operator.push(side, self._plan.wire.unload(side, batch, schema))
 
 

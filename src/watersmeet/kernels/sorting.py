@@ -1,0 +1,113 @@
+"""Sorted levels of (code, row): merging two of them, looking for ranges, dropping rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit, types
+
+_CODES = types.Array(types.uint64, 1, "C")
+_ROWS = types.Array(types.int32, 1, "C")
+_WANTED = types.Array(types.uint64, 1, "C", readonly=True)
+_OUT = types.Array(types.int64, 1, "C")
+_NUMBERS = types.Array(types.int32, 1, "C", readonly=True)
+
+
+@njit(
+    types.void(_CODES, _ROWS, types.int64, types.int64, types.int64, _CODES, _ROWS),
+    cache=True,
+    nogil=True,
+)
+def merge(codes, rows, start, middle, stop, spare_codes, spare_rows):
+    """Merge the sorted stretches start .. middle and middle .. stop in place.
+
+    The second one is first copied to the spare arrays, and both are then written from their ends,
+    so nothing is overwritten that is still needed. Of equal codes, those of the first come first.
+    """
+    count = stop - middle
+    spare_codes[:count] = codes[middle:stop]
+    spare_rows[:count] = rows[middle:stop]
+    left, right, to = middle - 1, count - 1, stop - 1
+    while right >= 0:
+        if left >= start and codes[left] > spare_codes[right]:
+            codes[to] = codes[left]
+            rows[to] = rows[left]
+            left -= 1
+        else:
+            codes[to] = spare_codes[right]
+            rows[to] = spare_rows[right]
+            right -= 1
+        to -= 1
+
+
+@njit(inline="always")
+def _first_from(codes, low, stop, wanted):
+    """The first position from `low` on whose code is not below `wanted`.
+
+    Steps that double, then halves: the next range usually begins close to the last.
+    """
+    step = 1
+    high = low
+    while high < stop and codes[high] < wanted:
+        low = high + 1
+        high += step
+        step *= 2
+    high = min(high, stop)
+    while low < high:
+        middle = (low + high) // 2
+        if codes[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit(
+    types.UniTuple(types.int64, 4)(
+        _CODES, _ROWS, types.int64, types.int64, _WANTED, _WANTED, types.int64,
+        types.int64, types.int64, types.int64, _OUT, _OUT,
+    ),
+    cache=True,
+    nogil=True,
+)  # fmt: skip
+def probe(codes, rows, start, stop, first, last, floor, asking, low, resume, found_rows, asked):
+    """Pair each range first[i] .. last[i], rising with i, with the level's rows in it.
+
+    Rows numbered below `floor` are left out. `low` is where the range `asking` begins or a position
+    before that, `resume` where to go on inside of it, or -1. Returns how many pairs were written
+    and the three to go on with; `asking` equals first.size when all is done.
+    """
+    limit = found_rows.size
+    found = 0
+    i = asking
+    position = resume
+    while i < first.size:
+        if position < 0:
+            low = _first_from(codes, max(low, start), stop, first[i])
+            position = low
+        while position < stop and codes[position] <= last[i]:
+            if rows[position] >= floor:
+                if found == limit:
+                    return found, i, low, position
+                found_rows[found] = rows[position]
+                asked[found] = i
+                found += 1
+            position += 1
+        position = np.int64(-1)
+        i += 1
+    return found, i, low, np.int64(-1)
+
+
+@njit(
+    types.int64(_CODES, _ROWS, types.int64, types.int64, types.int64, _NUMBERS),
+    cache=True,
+    nogil=True,
+)
+def renumber(codes, rows, start, stop, to, numbers):
+    """Move a level's rows to `to`, without those whose new number is negative; where it ends."""
+    for position in range(start, stop):
+        number = numbers[rows[position]]
+        if number >= 0:
+            codes[to] = codes[position]
+            rows[to] = number
+            to += 1
+    return to

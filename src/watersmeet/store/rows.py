@@ -1,0 +1,105 @@
+"""Rows in memory by number: columns and arrival stamps, added at the end and dropped by a mask."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.rows.address import Index, KeyBuffers
+from watersmeet.rows.values import Mask, fixed_width, is_ranged
+from watersmeet.store.arena import HUGE_PAGE, Arena
+from watersmeet.store.columns import fixed_bytes, make_column
+from watersmeet.store.flat import close_fixed
+
+# Per row, besides its columns: arrival stamp (8) and the flag that marks rows for removal (1).
+_STAMP_BYTES = 9
+_HUGE_PAGES_EACH = 8
+
+
+def stored_bytes(schema: pa.Schema) -> int:
+    """What a row of this schema takes before its variable part, indexes apart."""
+    return _STAMP_BYTES + sum(fixed_bytes(kind) for kind in schema.types)
+
+
+class RowStore:
+    """Rows 0 .. len-1 in arrival order, each with its arrival stamp.
+
+    Dropping rows closes the gaps and keeps the order, so a row's number holds until the next drop.
+    It knows nothing of codes: who looks for rows by them keeps an index over the same numbers.
+    """
+
+    def __init__(self, schema: pa.Schema, *, rows: int, nbytes: int, each: int) -> None:
+        """`each` is what a row takes with its index, before its variable part."""
+        self.schema = schema
+        self._count = 0
+        self._stamps = Arena(rows, np.int64)
+        self._row_bytes = each
+        # Of each column's large pages the last one stands half empty.
+        huge = rows * each >= _HUGE_PAGES_EACH * HUGE_PAGE * sum(map(_leaves, schema.types))
+        self._columns = [
+            make_column(kind, rows=rows, nbytes=nbytes, huge=huge) for kind in schema.types
+        ]
+        self._mean_bytes = float(each)
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def stamps(self) -> NDArray[np.int64]:
+        return self._stamps.array[: self._count]
+
+    def take(self, column: int, index: Index) -> pa.Array:
+        return self._columns[column].take(index)
+
+    def key_buffers(self, column: int) -> KeyBuffers:
+        return self._columns[column].key_buffers()
+
+    def widths(self, column: int, index: Index) -> Index:
+        """How many bytes the values of one column at these positions take."""
+        return self._columns[column].widths(index)
+
+    def append(self, stamps: NDArray[np.int64], rows: pa.RecordBatch) -> None:
+        start, self._count = self._count, self._count + len(rows)
+        for column, values in zip(self._columns, rows.columns, strict=True):
+            column.append(start, values)
+        self._stamps.array[start : self._count] = stamps
+
+    def remove(self, keep: Mask) -> None:
+        """Forget the rows that are not kept."""
+        self._mean_bytes = self.latest_mean_bytes()
+        self._count = close_fixed(self._stamps.array, keep)
+        self._stamps.release(self._count)
+        for column in self._columns:
+            column.close_gaps(keep)
+
+    # ---- bytes ----------------------------------------------------------------------------------
+
+    @property
+    def nbytes(self) -> int:
+        return self._bytes_of_rows()
+
+    def mean_bytes(self) -> float:
+        """What a row takes here; what indexes hold ready is no part of it."""
+        return self._bytes_of_rows() / len(self) if len(self) else float(self._row_bytes)
+
+    def latest_mean_bytes(self) -> float:
+        """The same; of an empty store, what a row took that was here last.
+
+        Who merges what was spilled asks for this when memory is empty, and with the fixed part
+        alone would load long rows by the thousand.
+        """
+        return self.mean_bytes() if len(self) else self._mean_bytes
+
+    def _bytes_of_rows(self) -> int:
+        variable = sum(column.variable_bytes for column in self._columns)
+        return len(self) * self._row_bytes + variable
+
+
+def _leaves(kind: pa.DataType) -> int:
+    """How many arenas of variable width a column of this type has."""
+    if not is_ranged(kind):
+        return 0
+    if not kind.num_fields:
+        return int(fixed_width(kind) is None)
+    return sum(max(_leaves(kind.field(number).type), 1) for number in range(kind.num_fields))

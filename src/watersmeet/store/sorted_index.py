@@ -1,0 +1,118 @@
+"""An index by ranges of codes: a few sorted levels of (code, row)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from watersmeet.kernels import sorting
+from watersmeet.rows.address import Index
+from watersmeet.rows.values import Mask
+from watersmeet.store.arena import Arena
+from watersmeet.store.index import Codes, PairBuffer
+
+# A level is merged with the one before it when that is less than so many times larger. Fewer
+# levels are looked through faster, and more merging makes them.
+_RATIO = 2
+
+
+class SortedIndex:
+    """Rows 0 .. len-1 in levels, each sorted by code, the oldest and largest first.
+
+    A batch that is added becomes a level, and levels of about one size are merged, as in a
+    log-structured merge tree: there are about log2(rows / batch) of them.
+    """
+
+    BYTES = 12
+    """What a row takes: its code and its number."""
+
+    def __init__(self, capacity: int) -> None:
+        self._code_arena = Arena(capacity, np.uint64)
+        self._row_arena = Arena(capacity, np.int32)
+        self._codes, self._rows = self._code_arena.array, self._row_arena.array
+        self._ends: list[int] = []
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @property
+    def spare_bytes(self) -> int:
+        """What it takes beyond `BYTES` a row."""
+        return 0
+
+    @property
+    def levels(self) -> list[slice]:
+        return [slice(*ends) for ends in zip([0, *self._ends], self._ends, strict=False)]
+
+    def add(self, codes: Codes) -> None:
+        """Take in rows, numbered from the last one on."""
+        start = len(self)
+        stop = start + len(codes)
+        if stop == start:
+            return
+        order = np.argsort(codes, kind="stable")
+        self._codes[start:stop] = codes[order]
+        self._rows[start:stop] = order + start
+        self._ends.append(stop)
+        while len(self._ends) > 1 and self._is_due():
+            self._merge_last()
+
+    def find(
+        self, wanted: Codes, pairs: PairBuffer, floor: int = 0, *, until: Codes | None = None
+    ) -> Iterator[tuple[Index, Index]]:
+        """Rows whose code lies from wanted[i] to until[i], and which i each answers, in bounded
+        chunks. Without `until`, rows of equal code.
+
+        Rows numbered below `floor` are not looked for. `wanted` and `until` may be in any order; if
+        they rise together, each level is read once from its beginning to its end.
+        """
+        until = wanted if until is None else until
+        order = None
+        if (wanted[1:] < wanted[:-1]).any():
+            order = np.argsort(wanted, kind="stable")
+            wanted, until = wanted[order], until[order]
+        for level in self.levels:
+            asking, low, resume = 0, level.start, -1
+            while asking < len(wanted):
+                found, asking, low, resume = sorting.probe(
+                    self._codes, self._rows, level.start, level.stop, wanted, until, floor,
+                    asking, low, resume, pairs.first, pairs.second,
+                )  # fmt: skip
+                if found:
+                    asked = pairs.second[:found]
+                    yield pairs.first[:found], asked if order is None else order[asked]
+
+    def drop(self, keep: Mask) -> None:
+        """Forget rows; those that are kept close the gaps in their numbers."""
+        numbers = np.cumsum(keep, dtype=np.int32) - 1
+        numbers[~keep] = -1
+        to, ends = 0, list[int]()
+        for level in self.levels:
+            to = sorting.renumber(self._codes, self._rows, level.start, level.stop, to, numbers)
+            if to > (ends[-1] if ends else 0):
+                ends.append(to)
+        self._ends = ends
+        self._code_arena.release(to)
+        self._row_arena.release(to)
+        while len(self._ends) > 1 and self._is_due():
+            self._merge_last()
+
+    def in_order(self) -> tuple[Codes, Index]:
+        """All codes, rising, and the rows that have them."""
+        while len(self._ends) > 1:
+            self._merge_last()
+        return self._codes[: len(self)], self._rows[: len(self)].astype(np.int64)
+
+    def _is_due(self) -> bool:
+        before, last = np.diff([0, *self._ends])[-2:].tolist()
+        return bool(before < _RATIO * last)
+
+    def _merge_last(self) -> None:
+        before, last = self.levels[-2:]
+        count = last.stop - last.start
+        sorting.merge(
+            self._codes, self._rows, before.start, before.stop, last.stop,
+            np.empty(count, np.uint64), np.empty(count, np.int32),
+        )  # fmt: skip
+        del self._ends[-2]
