@@ -56,7 +56,7 @@ class SourceFailed(WatersmeetError):
     """An input raised. `__cause__` is its own error; the counts say how far the join had come."""
 
     def __init__(
-        self, cause: str, *, remedy: str, side: str, rows_read: tuple[int, int], rows_out: int
+        self, cause: str, *, remedy: str, side: str, rows_read: tuple[int, ...], rows_out: int
     ) -> None:
         super().__init__(cause, remedy=remedy)
         self.side = side

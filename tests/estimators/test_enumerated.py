@@ -87,7 +87,7 @@ def test_rows(read: tuple[int, int]) -> None:
             joins = pairs[r, s, 0] > 0
             r, s = r[joins], s[joins]
             sample.observe(r, s, np.zeros(len(r), np.int64), pairs[r, s])
-            sample._pairs.room(1)
+            sample._pairs.grow_to(1)
             samples.append(sample.totals())
     check(samples, pairs.sum(axis=(0, 1)))
 
@@ -116,7 +116,7 @@ def test_staggered_partitions(depths: list[tuple[int, int]]) -> None:
                     values=pairs[r, s],
                 )
                 sample.joined(number, read=depth)
-                sample._pairs[number].room(1)
+                sample._pairs[number].grow_to(1)
             samples.append(sample.totals())
     check(samples, pairs.sum(axis=(0, 1)))
 

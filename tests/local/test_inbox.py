@@ -49,7 +49,26 @@ def test_sides_are_served_in_turn_while_both_have_news(inbox: Inbox) -> None:
     for _ in range(2):
         inbox.put(Side.LEFT, batch_of(1))
     inbox.put(Side.RIGHT, batch_of(1))
-    assert [taken(inbox).side for _ in range(3)] == [Side.LEFT, Side.RIGHT, Side.LEFT]
+    assert [taken(inbox).input for _ in range(3)] == [Side.LEFT, Side.RIGHT, Side.LEFT]
+
+
+def test_any_number_of_inputs_is_served_in_turn(account: MemoryAccount) -> None:
+    inbox = Inbox(account, share=800, put_aside=lambda batch: batch, expected=(0, 0, 0))
+    for input in (2, 0, 2, 1, 0):
+        inbox.put(input, batch_of(1))
+    assert [taken(inbox).input for _ in range(5)] == [0, 1, 2, 0, 2]
+    inbox.end(1)
+    assert inbox.take(0) == Ended(1)
+
+
+def test_what_input_may_hold_grows_with_the_number_of_inputs(account: MemoryAccount) -> None:
+    inbox = Inbox(account, share=800, put_aside=lambda batch: batch, expected=(0, 0, 0))
+    for input in range(3):
+        inbox.show_columns(input, batch_of(0).schema)
+        inbox.put(input, batch_of(100))
+    assert isinstance(inbox.take(0), Arrived)
+    inbox.put(0, batch_of(100))
+    assert inbox.take(0) == Wanted(800)
 
 
 def test_silence_is_none_and_not_news(inbox: Inbox) -> None:

@@ -151,7 +151,7 @@ OTHER_TYPE = JoinSchema.resolve(
     [
         ({"algorithm": PROGRESSIVE["hmj"]}, "algorithm"),
         ({"schema": OUTER}, "how"),
-        ({"schema": OTHER_KEY}, "keys"),
+        ({"schema": OTHER_KEY}, "predicates"),
         ({"schema": OTHER_TYPE}, "left"),
         ({"tuning": Tuning(partitions=4, costs=COSTS)}, "partitions"),
     ],

@@ -5,11 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 
-import pytest
-
-from watersmeet.errors import InvalidArgument, MemoryTooSmall
 from watersmeet.store.account import MemoryAccount
-from watersmeet.store.shares import SMALLEST_MEMORY, MemoryShares
 
 
 def test_an_account_knows_its_peak_and_its_purposes() -> None:
@@ -60,31 +56,3 @@ def test_threads_do_not_lose_each_others_bytes() -> None:
         sys.setswitchinterval(interval)
     assert account.by_purpose() == {"a": 2 * rounds, "b": rounds}
     assert account.used == 3 * rounds
-
-
-@pytest.mark.parametrize("limit", [SMALLEST_MEMORY, 2**26 + 7, 2**40])
-def test_a_plan_shares_out_all_of_the_memory(limit: int) -> None:
-    plan = MemoryShares.split(limit)
-    assert plan.input + plan.store + plan.work == limit
-    assert min(plan.input, plan.work) > 0
-    assert plan.store >= limit * 3 // 4
-
-
-@pytest.mark.parametrize(
-    ("memory", "limit"), [("64MB", 2**26), ("1.5 g", 3 * 2**29), (SMALLEST_MEMORY, 2**20)]
-)
-def test_a_memory_setting_is_read(memory: int | str, limit: int) -> None:
-    assert MemoryShares.parse(memory) == (limit, MemoryShares.split(limit))
-
-
-@pytest.mark.parametrize("memory", ["", "much", "-1MB", "1MBB", -1, True, 1.5, None])
-def test_a_memory_setting_that_means_nothing_is_refused(memory: object) -> None:
-    with pytest.raises(InvalidArgument, match="is no size in bytes") as caught:
-        MemoryShares.parse(memory)  # type: ignore[arg-type]
-    assert "256MB" in caught.value.remedy
-
-
-@pytest.mark.parametrize("memory", [0, "1023k", SMALLEST_MEMORY - 1])
-def test_too_little_memory_is_refused_with_the_minimum(memory: int | str) -> None:
-    with pytest.raises(MemoryTooSmall, match="at least 1MB"):
-        MemoryShares.parse(memory)

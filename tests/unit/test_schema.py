@@ -185,6 +185,10 @@ class Watched:
     def widths(self, column: int, index: Index) -> Index:
         return self._rows.widths(column, index)
 
+    @property
+    def longest(self) -> int:
+        return self._rows.longest
+
     def key_buffers(self, column: int) -> KeyBuffers:
         return self._rows.key_buffers(column)
 

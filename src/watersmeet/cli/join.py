@@ -11,7 +11,7 @@ from typing import Any
 from watersmeet import local
 from watersmeet.cli.output import check_columns, check_output, open_output
 from watersmeet.cli.preview import Preview
-from watersmeet.cli.progress import Progress
+from watersmeet.cli.progress import ProgressLine
 
 
 def add_parser(commands: Any) -> None:
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is not None:
         inputs = [arguments.left, arguments.right]
         check_output(arguments.output, inputs=inputs, force=arguments.force)
-    progress = Progress()
+    progress = ProgressLine()
     with contextlib.ExitStack() as stack:
         join = stack.enter_context(
             local.join(

@@ -16,7 +16,7 @@ _REDRAW_S = 0.1
 _CLEAR = "\r\x1b[K"
 
 
-class Progress:
+class ProgressLine:
     """Counts and times rows on their way to whoever wants them."""
 
     def __init__(self) -> None:

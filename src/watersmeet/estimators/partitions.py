@@ -76,7 +76,7 @@ class PartitionedSample:
     def totals(self) -> Totals:
         groups = max((pairs.groups for pairs in self._pairs.values()), default=0)
         for pairs in self._pairs.values():
-            pairs.room(groups)
+            pairs.grow_to(groups)
         parts = {
             number: row_totals(self._pairs[number], self._readings(depth))
             for number, depth in self._depths.items()
@@ -161,7 +161,7 @@ class PartitionedSample:
             units.count(size)
             units.add(np.arange(part.groups), part.value, sizes=np.broadcast_to(size, part.groups))
             within = part.covariance if within is None else within + part.covariance
-        units.room(max((part.groups for part in parts.values()), default=0))
+        units.grow_to(max((part.groups for part in parts.values()), default=0))
         reading = Reading(len(parts), self.partitions, "partitions")
         total = expanded(units, reading, whole=self.rows[0] if known else None)
         if within is None:

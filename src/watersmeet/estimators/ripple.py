@@ -184,7 +184,7 @@ class RippleSample:
         groups, blocks, sums = self._sums[side].entries()
         plain, weighted = sums[:, : self.moments], sums[:, self.moments :]
         units.add(groups, plain, sizes=sizes[blocks])
-        units.room(self.groups)
+        units.grow_to(self.groups)
         crossing = np.zeros((self.groups, self._squares.shape[1]))
         if len(groups):
             named, crossed = gathered(groups, products(plain, weighted))

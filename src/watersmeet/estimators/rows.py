@@ -38,17 +38,17 @@ class PairSums:
         for side, numbers in zip(Side, (left_numbers, right_numbers), strict=True):
             self._rows[side].add(groups, numbers, values)
         named, squares = gathered(groups, products(values))
-        self.room(int(named[-1]) + 1)
+        self.grow_to(int(named[-1]) + 1)
         self._squares[named] += squares
 
-    def room(self, groups: int) -> None:
+    def grow_to(self, groups: int) -> None:
         self.groups = max(self.groups, groups)
         self._squares = grown(self._squares, groups)
 
     def __iadd__(self, other: Self) -> Self:
         for side in Side:
             self._rows[side].__iadd__(other._rows[side])
-        self.room(other.groups)
+        self.grow_to(other.groups)
         self._squares[: other.groups] += other._squares[: other.groups]
         return self
 
@@ -58,7 +58,7 @@ class PairSums:
         units.count_equal(read)
         groups, _, sums = self._rows[side].entries()
         units.add(groups, sums, sizes=np.ones(len(groups)))
-        units.room(self.groups)
+        units.grow_to(self.groups)
         return units
 
     def spread(self, left: UnitSums, right: UnitSums) -> Spread:

@@ -33,9 +33,9 @@ def grown(array: Floats, groups: int, *, fill: float = 0.0) -> Floats:
     """Room for `groups` first rows; doubled, so that late groups cost little."""
     if groups <= len(array):
         return array
-    room = np.full((max(groups, 2 * len(array)), *array.shape[1:]), fill)
-    room[: len(array)] = array
-    return room
+    grow_to = np.full((max(groups, 2 * len(array)), *array.shape[1:]), fill)
+    grow_to[: len(array)] = array
+    return grow_to
 
 
 class UnitSums:
@@ -77,11 +77,11 @@ class UnitSums:
             named = ascending[starts]
             sums = np.add.reduceat(sums[order], starts, axis=0)
             most = np.maximum.reduceat(totals[order], starts, axis=0)
-        self.room(int(named[-1]) + 1)
+        self.grow_to(int(named[-1]) + 1)
         self._sums[named] += sums
         self._largest[named] = np.maximum(self._largest[named], most)
 
-    def room(self, groups: int) -> None:
+    def grow_to(self, groups: int) -> None:
         self.groups = max(self.groups, groups)
         self._sums = grown(self._sums, groups)
         self._largest = grown(self._largest, groups)
@@ -89,7 +89,7 @@ class UnitSums:
     def __iadd__(self, other: Self) -> Self:
         self.units += other.units
         self.sizes = self.sizes + other.sizes
-        self.room(other.groups)
+        self.grow_to(other.groups)
         some = slice(other.groups)
         self._sums[some] += other._sums[some]
         self._largest[some] = np.maximum(self._largest[some], other._largest[some])

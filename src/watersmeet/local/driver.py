@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from watersmeet.operators.family import make_operator
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
 from watersmeet.rows.address import Matches, Stage
+from watersmeet.rows.on import name_of
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.claim import SpillClaim
@@ -29,9 +30,9 @@ from watersmeet.store.shares import MemoryShares
 class Driver:
     """Feeds an operator in the caller's thread and hands out what it finds.
 
-        push    while any input has batches waiting, the sides in turn
+        push    while any input has batches waiting, the inputs in turn
         idle    when every open input has been silent for `wait_threshold` seconds
-        end     when an input is complete; finish when both are
+        end     when an input is complete; finish when all are
 
     Nothing runs between two rows that the caller asks for, except the readers, until their
     share of memory is full. After `close` no thread, file or memory of the run is left, but for
@@ -40,7 +41,7 @@ class Driver:
 
     def __init__(
         self,
-        sources: tuple[Source, Source],
+        sources: Sequence[Source],
         question: Question,
         *,
         schema: JoinSchema | None,
@@ -56,20 +57,19 @@ class Driver:
         self.wait_threshold = wait_threshold
         self.operator: JoinOperator | None = None
         self.schema = schema
-        self.rows_read = [0, 0]
+        self.rows_read = [0] * len(sources)
         self.rows_out = 0
         self.stalls = 0
-        self.complete = [False, False]
-        left, right = sources
+        self.complete = [False] * len(sources)
         self._inbox = Inbox(
             memory,
-            share=self.shares.input // 2,
+            share=self.shares.input // len(sources),
             put_aside=Aside(claim.area.path),
-            expected=(left.first_bytes, right.first_bytes),
+            expected=[source.first_bytes for source in sources],
         )
-        for source in sources:
+        for input, source in enumerate(sources):
             if source.schema is not None:
-                self._inbox.show_columns(source.side, source.schema)
+                self._inbox.show_columns(input, source.schema)
         self._readers = [Reader(source, self._inbox, memory=memory.limit) for source in sources]
         self._leftovers = Leftovers(memory.limit)
         self._started = False
@@ -86,7 +86,7 @@ class Driver:
             self._start()
             try:
                 self._inbox.wait_until(self._columns_are_known)
-                columns = [self._columns_of(side) for side in Side]
+                columns = [self._columns_of(input) for input in range(len(self.sources))]
                 self.schema = self.question.resolve(*columns)
             except BaseException:
                 self.close()
@@ -156,13 +156,13 @@ class Driver:
             yield from self._emit(operator.lend(news.nbytes))
             self._inbox.lend(news.nbytes)
         else:
-            self.complete[news.side] = True
-            yield from self._emit(operator.end(news.side))
+            self.complete[news.input] = True
+            yield from self._emit(operator.end(news.input))
 
     def _push(self, operator: JoinOperator, news: Arrived) -> Iterator[pa.RecordBatch]:
-        self.rows_read[news.side] += len(news.batch)
+        self.rows_read[news.input] += len(news.batch)
         if len(news.batch):
-            yield from self._emit(operator.push(news.side, news.batch))
+            yield from self._emit(operator.push(news.input, news.batch))
         self._inbox.joined(news)
 
     def _emit(self, found: Iterator[Matches]) -> Iterator[pa.RecordBatch]:
@@ -182,9 +182,9 @@ class Driver:
             news = self._inbox.take(None)
             if news is not None and not isinstance(news, Failed):
                 yield from self._heed(operator, news)
-        for side in Side:
-            if not self.complete[side]:
-                yield from self._emit(self._certain(operator.end(side)))
+        for input, complete in enumerate(self.complete):
+            if not complete:
+                yield from self._emit(self._certain(operator.end(input)))
         yield from self._emit(self._certain(operator.finish()))
         raise self._failure(failed)
 
@@ -198,33 +198,37 @@ class Driver:
     def _failure(self, failed: Failed) -> BaseException:
         if isinstance(failed.error, WatersmeetError):
             return failed.error
-        left, right = self.rows_read
+        inputs = len(self.sources)
+        arrived = [f"{rows:,} {name_of(n, inputs)}" for n, rows in enumerate(self.rows_read)]
         failure = SourceFailed(
-            f"{self.sources[failed.side].name} failed with {type(failed.error).__name__}: "
-            f"{one_line(failed.error)}. By then {left:,} left and {right:,} right rows had "
+            f"{self.sources[failed.input].name} failed with {type(failed.error).__name__}: "
+            f"{one_line(failed.error)}. By then {' and '.join(arrived)} rows had "
             f"arrived and {self.rows_out:,} result rows were delivered; those are right but not "
             "all.",
             remedy="Mend the source and run the join again.",
-            side=failed.side.name.lower(),
-            rows_read=(left, right),
+            side=name_of(failed.input, len(self.sources)),
+            rows_read=tuple(self.rows_read),
             rows_out=self.rows_out,
         )
         failure.__cause__ = failed.error
         return failure
 
     def _columns_are_known(self) -> bool:
-        first = [self._inbox.first(side) for side in Side]
+        first = [self._inbox.first(input) for input in range(len(self.sources))]
         if any(isinstance(news, Failed) for news in first):
             return True
-        return all(self._columns_from(side) or isinstance(first[side], Ended) for side in Side)
+        return all(
+            self._columns_from(input) or isinstance(news, Ended) for input, news in enumerate(first)
+        )
 
-    def _columns_from(self, side: Side) -> pa.Schema | None:
-        declared = self.sources[side].schema
-        return self._inbox.columns(side) if declared is None else declared
+    def _columns_from(self, input: int) -> pa.Schema | None:
+        declared = self.sources[input].schema
+        return self._inbox.columns(input) if declared is None else declared
 
-    def _columns_of(self, side: Side) -> pa.Schema:
-        source, columns = self.sources[side], self._columns_from(side)
-        failed = [each for each in map(self._inbox.first, Side) if isinstance(each, Failed)]
+    def _columns_of(self, input: int) -> pa.Schema:
+        source, columns = self.sources[input], self._columns_from(input)
+        first = [self._inbox.first(each) for each in range(len(self.sources))]
+        failed = [news for news in first if isinstance(news, Failed)]
         if failed:
             raise self._failure(failed[0])
         if columns is not None:

@@ -1,18 +1,18 @@
-"""Batches that have arrived and wait for the join: one bounded queue per side."""
+"""Batches that have arrived and wait for the join: one bounded queue for each input."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
 from watersmeet.local.sources import MAX_ROWS
-from watersmeet.model import Side
 from watersmeet.rows.widths import row_widths, total_bytes
 from watersmeet.store.account import MemoryAccount
 
@@ -20,7 +20,7 @@ _FIRST_ROWS = 1024
 # Two large batches at once may take this share of all memory; more than that, and the second one
 # waits until the first is joined.
 _TOGETHER = 0.5
-# How long a side leaves the other alone while that is asked for a batch that is large, or may be:
+# How long an input leaves another alone while that is asked for a batch that is large, or may be:
 # so long, or as many times as long as that source took for the one before; less for its first.
 # After that the source is taken to hang, and is not waited for again before it has delivered.
 _COURTESY_S = 2.0
@@ -48,23 +48,23 @@ class _Parcel:
 class Arrived:
     """Part of an arrived batch, small enough for one push."""
 
-    side: Side
+    input: int
     batch: pa.RecordBatch
     parcel: _Parcel
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The side is complete."""
+    """The input is complete."""
 
-    side: Side
+    input: int
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The side raised after everything that it had delivered."""
+    """The input raised after everything that it had delivered."""
 
-    side: Side
+    input: int
     error: BaseException
 
 
@@ -79,13 +79,13 @@ News = Arrived | Ended | Failed | Wanted
 
 
 class Inbox:
-    """What has arrived, per side and in order, within each side's share of bytes where it can.
+    """What has arrived, for each input and in order, within each one's share of bytes where it can.
 
     Readers wait for room before they ask their source for more, so every batch that exists is
     counted: as large as the one before it while it is being made, then as large as it is. Batches
-    that are larger than a side's share borrow from the memory of rows, which make way before the
+    that are larger than an input's share borrow from the memory of rows, which make way before the
     next one is asked for (`Wanted`). A large one that nobody could foresee, or that cannot be
-    joined yet, is put aside. The last news of a side is that it ended or failed.
+    joined yet, is put aside. The last news of an input is that it ended or failed.
     """
 
     def __init__(
@@ -94,106 +94,117 @@ class Inbox:
         *,
         share: int,
         put_aside: Callable[[pa.RecordBatch], pa.RecordBatch],
-        expected: tuple[int | None, int | None] = (0, 0),
+        expected: Sequence[int | None] = (0, 0),
     ) -> None:
-        """`expected` is how large the first batch of each side may be, None if nobody knows.
+        """`expected` is how large the first batch of each input may be, None if nobody knows.
 
         `put_aside` makes a batch of one that takes no memory.
         """
         self._account = account
         self._share = share
         self._put_aside = put_aside
-        self._news: tuple[deque[News], deque[News]] = (deque(), deque())
-        self._held = [0, 0]
-        self._asked = [0, 0]
-        """Bytes of a large batch that a side's source is being asked for."""
-        self._wants = [0, 0]
-        """Bytes of a large batch that a side would ask for, were it its turn."""
-        self._asked_last: Side | None = None
-        self._asked_at = [0.0, 0.0]
-        self._took = [0.0, 0.0]
+        inputs = len(expected)
+        self._news: list[deque[News]] = [deque() for _ in range(inputs)]
+        self._held = [0] * inputs
+        self._asked = [0] * inputs
+        """Bytes of a large batch that an input's source is being asked for."""
+        self._wants = [0] * inputs
+        """Bytes of a large batch that an input would ask for, were it its turn."""
+        self._asked_last: int | None = None
+        self._asked_at = [0.0] * inputs
+        self._took = [0.0] * inputs
         """Seconds that a source took for its latest batch."""
-        self._hangs = [False, False]
+        self._hangs = [False] * inputs
         """Whether a source has been waited for in vain since its latest batch."""
-        self._leaving = [0, 0]
+        self._leaving = [0] * inputs
         """Bytes of a large batch that was put aside and that its reader may still hold."""
-        self._aside = [0, 0]
+        self._aside = [0] * inputs
         """Batches that were put aside and are not joined yet."""
         self._latest = list(expected)
         self._lent = 0
-        self._columns: list[pa.Schema | None] = [None, None]
-        self._piece_rows = [_FIRST_ROWS, _FIRST_ROWS]
-        self._turn = Side.LEFT
+        self._columns: list[pa.Schema | None] = [None] * inputs
+        self._piece_rows = [_FIRST_ROWS] * inputs
+        self._turn = 0
         self._closed = False
         # Reentrant: a garbage collection inside a locked section may close the run it frees.
         self._changed = threading.Condition(threading.RLock())
 
     # ---- what readers do ------------------------------------------------------------------------
 
-    def has_room(self, side: Side) -> bool:
+    def has_room(self, input: int) -> bool:
         """Whether a batch as large as the latest one fits; one always does."""
-        if self._aside[side]:
+        if self._aside[input]:
             return False
-        held = self._held[side]
-        return held == 0 or held + (self._latest[side] or 0) <= self._share
+        held = self._held[input]
+        return held == 0 or held + (self._latest[input] or 0) <= self._share
 
-    def wait_for_room(self, side: Side) -> None:
+    def wait_for_room(self, input: int) -> None:
         """Return when a batch as large as the latest one may be asked for."""
         with self._changed:
-            self._leave(side)
-            self._wait_for(lambda: self.has_room(side))
-            latest = self._latest[side]
+            self._leave(input)
+            self._wait_for(lambda: self.has_room(input))
+            latest = self._latest[input]
             if latest is None:
-                latest = self._first_of(side)
+                latest = self._first_of(input)
             if latest > self._share:
-                self._wait_for_turn(side, latest)
+                self._wait_for_turn(input, latest)
                 self._wait_for(self._have_made_way)
-            self._asked_at[side] = time.monotonic()
+            self._asked_at[input] = time.monotonic()
 
-    def _leave(self, side: Side) -> None:
+    def _leave(self, input: int) -> None:
         """A reader that comes back has let go of its latest batch."""
-        if self._leaving[side]:
-            self._leaving[side] = 0
+        if self._leaving[input]:
+            self._leaving[input] = 0
             self._changed.notify_all()
 
     def _have_made_way(self) -> bool:
         """Whether rows take no memory that input needs; before all columns are known, none do."""
         return self._needs() <= self._lent or None in self._columns
 
-    def _first_of(self, side: Side) -> int:
-        """How large a first batch may be of which nothing is known: as large as the other's.
+    def _first_of(self, input: int) -> int:
+        """How large a first batch may be of which nothing is known: as large as the others'.
 
-        Were both asked for at once, two large ones could be there before anybody knew.
+        Were all asked for at once, several large ones could be there before anybody knew.
         """
-        other = side.other
-        if self._latest[other] is None and self._asked_at[other]:
-            self._wait_patiently(other, lambda: self._latest[other] is not None)
-        return self._latest[other] or 0
+        for other in self._others(input):
+            if self._latest[other] is None and self._asked_at[other]:
+                self._wait_patiently(other, partial(self._has_delivered, other))
+        return max(self._latest[other] or 0 for other in self._others(input))
 
-    def _wait_for_turn(self, side: Side, nbytes: int) -> None:
+    def _has_delivered(self, input: int) -> bool:
+        return self._latest[input] is not None
+
+    def _others(self, input: int) -> list[int]:
+        return [other for other in range(len(self._news)) if other != input]
+
+    def _wait_for_turn(self, input: int, nbytes: int) -> None:
         """Return when a large batch may be asked for; it is then counted as asked for."""
-        other = side.other
+        others = self._others(input)
 
         def fits() -> bool:
-            return self._fits(nbytes, self._held[other] + self._leaving[other])
+            held = sum(self._held[other] + self._leaving[other] for other in others)
+            return self._fits(nbytes, held)
 
         def is_my_turn() -> bool:
-            is_others = self._wants[other] > 0 and self._asked_last is side
-            others = self._held[other] + self._leaving[other] + self._asked[other]
-            return not is_others and self._fits(nbytes, others)
+            is_others = self._asked_last == input and any(self._wants[other] for other in others)
+            held = sum(
+                self._held[other] + self._leaving[other] + self._asked[other] for other in others
+            )
+            return not is_others and self._fits(nbytes, held)
 
-        self._wants[side] = nbytes
+        self._wants[input] = nbytes
         while True:
             self._wait_for(fits)
-            self._wait_patiently(other, is_my_turn)
-            if fits():  # and if it is the other's turn, its source hangs
+            for other in others:
+                self._wait_patiently(other, is_my_turn)
+            if fits():  # and if it is another's turn, its source hangs
                 break
-        self._wants[side] = 0
-        self._asked[side], self._asked_last = nbytes, side
+        self._wants[input] = 0
+        self._asked[input], self._asked_last = nbytes, input
         self._changed.notify_all()
 
-    def _wait_patiently(self, other: Side, satisfied: Callable[[], bool]) -> None:
-        """Wait for what the other side's source must do, unless that hangs."""
+    def _wait_patiently(self, other: int, satisfied: Callable[[], bool]) -> None:
+        """Wait for what another input's source must do, unless that hangs."""
         patience = _FIRST_COURTESY_S
         if self._hangs[other]:
             patience = 0.0
@@ -202,49 +213,49 @@ class Inbox:
         self._wait_for(satisfied, patience)
         self._hangs[other] = self._hangs[other] or not satisfied()
 
-    def show_columns(self, side: Side, schema: pa.Schema) -> None:
-        """Tell what a side's batches look like, before the first of them may find room."""
+    def show_columns(self, input: int, schema: pa.Schema) -> None:
+        """Tell what an input's batches look like, before the first of them may find room."""
         with self._changed:
-            self._columns[side] = schema
+            self._columns[input] = schema
             self._changed.notify_all()
 
-    def put(self, side: Side, batch: pa.RecordBatch) -> None:
+    def put(self, input: int, batch: pa.RecordBatch) -> None:
         written_out = total_bytes(batch)
         # Arrow counts all of the text that views point into, be it a row's or not.
         nbytes = min(batch.nbytes, written_out)
         with self._changed:
             self._stop_if_closed()
-            self._took[side] = time.monotonic() - self._asked_at[side]
-            self._hangs[side] = False
-            self._latest[side] = nbytes
-            aside = nbytes > self._share and not self._can_stay(side, nbytes)
-            self._count(side, 0 if aside else nbytes)
-            self._leaving[side] = nbytes if aside else 0
+            self._took[input] = time.monotonic() - self._asked_at[input]
+            self._hangs[input] = False
+            self._latest[input] = nbytes
+            aside = nbytes > self._share and not self._can_stay(input, nbytes)
+            self._count(input, 0 if aside else nbytes)
+            self._leaving[input] = nbytes if aside else 0
         if aside:
             batch = self._put_aside(batch)
-        pieces = list(self._cut(side, batch, written_out))
+        pieces = list(self._cut(input, batch, written_out))
         parcel = _Parcel(0 if aside else nbytes, pieces=len(pieces), aside=aside)
         with self._changed:
             self._stop_if_closed()
-            self._aside[side] += aside
-            self._news[side].extend(Arrived(side, piece, parcel) for piece in pieces)
+            self._aside[input] += aside
+            self._news[input].extend(Arrived(input, piece, parcel) for piece in pieces)
             self._changed.notify_all()
 
-    def _count(self, side: Side, nbytes: int) -> None:
+    def _count(self, input: int, nbytes: int) -> None:
         self._account.take(nbytes, "input")
-        self._held[side] += nbytes
-        self._asked[side] = 0
+        self._held[input] += nbytes
+        self._asked[input] = 0
         self._changed.notify_all()
 
-    def _can_stay(self, side: Side, nbytes: int) -> bool:
+    def _can_stay(self, input: int, nbytes: int) -> bool:
         """Whether a large batch can be held until it is joined.
 
-        Not if the other side must be asked for its columns first: its batch may be large too.
+        Not if another input must be asked for its columns first: its batch may be large too.
         """
-        other = side.other
+        others = self._others(input)
         return (
-            self._columns[other] is not None
-            and self._fits(nbytes, self._held[other])
+            all(self._columns[other] is not None for other in others)
+            and self._fits(nbytes, sum(self._held[other] for other in others))
             and self._account.used + nbytes <= self._account.limit
         )
 
@@ -253,56 +264,58 @@ class Inbox:
         self._stop_if_closed()
 
     def _fits(self, nbytes: int, others: int) -> bool:
-        """Whether a large batch of one side can be there beside what the other side has."""
+        """Whether a large batch of one input can be there beside what the others have."""
         return others <= self._share or nbytes + others <= _TOGETHER * self._account.limit
 
     def _needs(self) -> int:
         """Bytes beyond the shares that input has, or is about to have."""
         total = sum(self._held) + sum(self._asked)
-        return max(total - 2 * self._share, 0)
+        return max(total - len(self._held) * self._share, 0)
 
-    def _cut(self, side: Side, batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
+    def _cut(self, input: int, batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
         """Pieces that begin small and double: the first result should not wait for a large one."""
         most = max(self._share // 4, 1)
         ends = None if nbytes <= most else np.cumsum(row_widths(batch))
         start = 0
         while start == 0 or start < len(batch):
-            stop = start + self._piece_rows[side]
+            stop = start + self._piece_rows[input]
             if ends is not None and start < len(batch):
                 before = int(ends[start - 1]) if start else 0
                 fits = int(np.searchsorted(ends, before + most, side="right"))
                 stop = min(stop, max(fits, start + 1))
             yield batch.slice(start, stop - start)
             start = stop
-            self._piece_rows[side] = min(2 * self._piece_rows[side], MAX_ROWS)
+            self._piece_rows[input] = min(2 * self._piece_rows[input], MAX_ROWS)
 
-    def end(self, side: Side) -> None:
-        self._announce(Ended(side))
+    def end(self, input: int) -> None:
+        self._announce(Ended(input))
 
-    def fail(self, side: Side, error: BaseException) -> None:
-        self._announce(Failed(side, error))
+    def fail(self, input: int, error: BaseException) -> None:
+        self._announce(Failed(input, error))
 
     # ---- what the join does ---------------------------------------------------------------------
 
     def take(self, timeout: float | None) -> News | None:
-        """The next news, the sides in turn while both have some; None after `timeout` seconds."""
+        """The next news, the inputs in turn while they have some; None after `timeout` seconds."""
         with self._changed:
             if not self._changed.wait_for(self.has_news, timeout):
                 return None
             self._stop_if_closed()
             if (needs := self._needs()) != self._lent:
                 return Wanted(needs)
-            side = self._turn if self._news[self._turn] else self._turn.other
-            self._turn = side.other
-            return self._news[side].popleft()
+            count = len(self._news)
+            while not self._news[self._turn]:
+                self._turn = (self._turn + 1) % count
+            input, self._turn = self._turn, (self._turn + 1) % count
+            return self._news[input].popleft()
 
-    def first(self, side: Side) -> News | None:
-        """What `side` has to say next, without taking it."""
-        queue = self._news[side]
+    def first(self, input: int) -> News | None:
+        """What `input` has to say next, without taking it."""
+        queue = self._news[input]
         return queue[0] if queue else None
 
-    def columns(self, side: Side) -> pa.Schema | None:
-        return self._columns[side]
+    def columns(self, input: int) -> pa.Schema | None:
+        return self._columns[input]
 
     def wait_until(self, satisfied: Callable[[], bool]) -> None:
         with self._changed:
@@ -310,12 +323,7 @@ class Inbox:
 
     def has_news(self) -> bool:
         """Takes no lock: the reactive stage asks after every block. To be closed is news too."""
-        return bool(
-            self._news[Side.LEFT]
-            or self._news[Side.RIGHT]
-            or self._needs() != self._lent
-            or self._closed
-        )
+        return bool(any(self._news) or self._needs() != self._lent or self._closed)
 
     def lend(self, nbytes: int) -> None:
         """Rows have made way for so many bytes of input."""
@@ -329,8 +337,8 @@ class Inbox:
             arrived.parcel.pieces -= 1
             if arrived.parcel.pieces == 0:
                 self._account.give(arrived.parcel.nbytes, "input")
-                self._held[arrived.side] -= arrived.parcel.nbytes
-                self._aside[arrived.side] -= arrived.parcel.aside
+                self._held[arrived.input] -= arrived.parcel.nbytes
+                self._aside[arrived.input] -= arrived.parcel.aside
                 self._changed.notify_all()
 
     def close(self) -> None:
@@ -345,8 +353,8 @@ class Inbox:
     def _announce(self, news: Ended | Failed) -> None:
         with self._changed:
             if not self._closed:
-                self._asked[news.side] = self._leaving[news.side] = 0
-                self._news[news.side].append(news)
+                self._asked[news.input] = self._leaving[news.input] = 0
+                self._news[news.input].append(news)
                 self._changed.notify_all()
 
     def _stop_if_closed(self) -> None:

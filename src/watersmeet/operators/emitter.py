@@ -34,10 +34,10 @@ class ResultEmitter:
     """
 
     def __init__(
-        self, schema: JoinSchema, metrics: Metrics, pairs: PairBuffer, *, room: int
+        self, schema: JoinSchema, metrics: Metrics, pairs: PairBuffer, *, most_bytes: int
     ) -> None:
-        """`pairs` is asked how many rows a chunk may have; its long values fit in `room`."""
-        self.limiter = OutputLimiter(schema, room)
+        """`pairs` is asked how many rows a chunk may have; its long values fit in `most_bytes`."""
+        self.limiter = OutputLimiter(schema, most_bytes)
         self.marks = Marks()
         self._schema = schema
         self._metrics = metrics

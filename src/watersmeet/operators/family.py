@@ -13,9 +13,12 @@ from watersmeet.operators.progressive.algorithm import ProgressiveAlgorithm
 from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.rectangle.algorithm import JoinsOnArrival, RectangleAlgorithm
 from watersmeet.operators.rectangle.join import RectangleJoin
+from watersmeet.operators.reference.algorithm import ReferenceAlgorithm
+from watersmeet.operators.reference.join import ReferenceJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.policies import flush, invoke, react
-from watersmeet.rows.schema import JoinSchema
+from watersmeet.rows.predicates import EqualKeys
+from watersmeet.rows.schema import MOST_INPUTS, JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
 
@@ -87,15 +90,31 @@ class Mechanism:
     operator: Callable[..., JoinOperator]
     restore: Callable[..., JoinOperator]
     algorithms: Mapping[str, Published]
+    most_inputs: int = 2
+    takes_bands: bool = False
+    for_users: bool = True
+    """Whether its algorithms are offered, or known to those who name them only."""
 
 
 MECHANISMS = (
     Mechanism("progressive", ProgressiveJoin, ProgressiveJoin.restore, PROGRESSIVE),
     Mechanism("rectangle", RectangleJoin, RectangleJoin.restore, RECTANGLE),
+    Mechanism(
+        "reference",
+        ReferenceJoin,
+        ReferenceJoin.restore,
+        {"nested-loop": ReferenceAlgorithm("nested-loop")},
+        most_inputs=MOST_INPUTS,
+        takes_bands=True,
+        for_users=False,
+    ),
 )
 
 ALGORITHMS: dict[str, Published] = {
-    name: algorithm for mechanism in MECHANISMS for name, algorithm in mechanism.algorithms.items()
+    name: algorithm
+    for mechanism in MECHANISMS
+    if mechanism.for_users
+    for name, algorithm in mechanism.algorithms.items()
 }
 
 
@@ -124,6 +143,7 @@ def make_operator(
     tuning: Tuning | None = None,
 ) -> JoinOperator:
     """The named algorithm, ready for its first row."""
+    check_predicates(name, schema)
     return find_mechanism(name).operator(
         schema, find_algorithm(name), memory=memory, spill=spill, clock=clock, tuning=tuning
     )
@@ -151,6 +171,25 @@ def restore_operator(
         clock=clock,
         tuning=tuning,
     )
+
+
+def check_predicates(name: str, schema: JoinSchema) -> None:
+    """Refuse a join that an algorithm's mechanism has no way to do."""
+    mechanism = find_mechanism(name)
+    able = [each for each in MECHANISMS if each.for_users and _takes(each, schema)]
+    if _takes(mechanism, schema):
+        return
+    what = f"{len(schema.inputs)} inputs" if len(schema.inputs) > 2 else "a band of values"
+    names = ", ".join(algorithm for each in able for algorithm in each.algorithms)
+    raise InvalidArgument(
+        f"algorithm={name!r} joins two inputs on equal keys, not {what}.",
+        remedy=f"Use one of {names}." if names else "Join on equal keys, and filter the result.",
+    )
+
+
+def _takes(mechanism: Mechanism, schema: JoinSchema) -> bool:
+    bands = any(not isinstance(each, EqualKeys) for each in schema.predicates)
+    return len(schema.inputs) <= mechanism.most_inputs and (mechanism.takes_bands or not bands)
 
 
 def make_progressive(name: str, schema: JoinSchema, **settings: Any) -> ProgressiveJoin:

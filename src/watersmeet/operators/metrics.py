@@ -45,9 +45,18 @@ class Metrics:
     dd_tasks: int = 0
     memory_used: int = 0
     memory_peak: int = 0
+    rows_purged: int = 0
+    """Rows that were dropped because of a promise."""
+    broken_promises: int = 0
+    """Rows that came although it was promised that they would not."""
     flushes: deque[FlushRecord] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_FLUSHES))
     statistics: Callable[[], dict[str, Any]] = dict
     """Arrival probabilities, Er and Et per partition, as they are when called."""
+
+    @classmethod
+    def of(cls, inputs: int) -> Metrics:
+        """For a join of so many inputs."""
+        return cls(rows_in=[0] * inputs, null_keys=[0] * inputs)
 
     @property
     def rows_out(self) -> int:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType, Side
-from watersmeet.operators.family import ALGORITHMS, find_algorithm
+from watersmeet.operators.family import ALGORITHMS, check_predicates, find_algorithm
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import On, check_name, key_names
 from watersmeet.rows.schema import JoinSchema
@@ -66,9 +66,11 @@ class Question:
         return None
 
     def resolve(self, left: pa.Schema, right: pa.Schema) -> JoinSchema:
-        return JoinSchema.resolve(
+        schema = JoinSchema.resolve(
             left, right, self.on, self.how, suffixes=self.suffixes, condition=self.condition
         )
+        check_predicates(self.algorithm, schema)
+        return schema
 
     def _check_columns(self, side: Side, schema: pa.Schema) -> None:
         for names in key_names(self.on):

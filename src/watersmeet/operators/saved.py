@@ -26,6 +26,7 @@ from watersmeet.model import Side
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.workspace import Workspace
 from watersmeet.rows.address import Stage
+from watersmeet.rows.on import name_of
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.runs import STILL_HERE, RunWriter, SpilledRun, write_run
 from watersmeet.store.spill import Block, IoKind, corrupted, unusable
@@ -35,7 +36,7 @@ Manifest = dict[str, Any]
 
 Runs = tuple[list[SpilledRun], list[SpilledRun]]
 
-FORMAT = 3
+FORMAT = 4
 # Each segment is a file to open when the state is read. All of memory is written again when
 # there are so many, which adds this fraction of it to an average save.
 _MOST_SEGMENTS = 64
@@ -44,7 +45,7 @@ _END = struct.Struct("<QQ")
 _BITS = pa.schema([("bits", pa.uint8())])
 _COUNTERS = (
     "rows_in", "null_keys", "candidates", "flush_count", "rows_spilled", "bytes_spilled",
-    "md_tasks", "dd_tasks",
+    "md_tasks", "dd_tasks", "rows_purged", "broken_promises",
 )  # fmt: skip
 
 
@@ -235,12 +236,15 @@ class SavedRows:
 
 def parameters(algorithm: str, schema: JoinSchema, partitions: int) -> dict[str, Any]:
     """What may not change between saving and restoring. Memory and policies' tuning may."""
+    columns = {
+        name_of(n, len(schema.inputs)): [f"{field.name}: {field.type}" for field in each]
+        for n, each in enumerate(schema.inputs)
+    }
     return {
         "algorithm": algorithm,
         "how": str(schema.how),
-        "keys": [[key.left, key.right] for key in schema.keys],
-        "left": [f"{field.name}: {field.type}" for field in schema.left],
-        "right": [f"{field.name}: {field.type}" for field in schema.right],
+        "predicates": [[*each.ends, *each.describe()] for each in schema.predicates],
+        **columns,
         "partitions": partitions,
     }
 

@@ -52,7 +52,7 @@ class Workspace(ABC):
         self.block_bytes = max(min(spill.block_bytes, shares.block), _SMALLEST_BLOCK)
         most = shares.chunk // sum(memory.row_bytes)
         self.pairs = PairBuffer(max(1, min(tuning.chunk_rows, most)))
-        self.emitter = ResultEmitter(schema, self.metrics, self.pairs, room=shares.results)
+        self.emitter = ResultEmitter(schema, self.metrics, self.pairs, most_bytes=shares.results)
 
     @abstractmethod
     def oldest(self) -> NDArray[np.int64]:
@@ -65,10 +65,9 @@ class Workspace(ABC):
     # ---- rows that arrive -----------------------------------------------------------------------
 
     def accept(self, side: Side, batch: pa.RecordBatch) -> EncodedRows:
-        """Count a batch, remember how long its rows are, and encode its keys."""
+        """Count a batch, and encode its keys."""
         encoded = self.schema.encode(side, batch)
         self.metrics.rows_in[side] += len(batch)
-        self.emitter.limiter.arrived(side, encoded.rows)
         return encoded
 
     def without_key(self, side: Side, encoded: EncodedRows) -> Index | None:
@@ -109,7 +108,7 @@ class Workspace(ABC):
         self.memory.capacity = capacity
         yield from self._fit(make_room)
         self.account.limit, self.shares = limit, shares
-        self.emitter.limiter.room = shares.results
+        self.emitter.limiter.most_bytes = shares.results
         self.memory.resize(capacity)
         self.report_memory()
 

@@ -26,6 +26,11 @@ class RowSource(Protocol):
         """How many bytes the values of one column at these positions take."""
         ...
 
+    @property
+    def longest(self) -> int:
+        """No row's values of variable width take more bytes than this."""
+        ...
+
     def key_buffers(self, column: int) -> KeyBuffers:
         """The raw bytes of one column of fixed or variable width, without a copy."""
         ...

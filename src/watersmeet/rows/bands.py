@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import Side
 from watersmeet.rows.buffers import fixed_bytes
+from watersmeet.rows.encoded import Codes, Encoded
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.types import Incomparable, common_type, converted
 
-Codes = NDArray[np.uint64]
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Width = int | float | Decimal | timedelta
@@ -46,18 +46,10 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_S = 86_400
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedValues:
-    """`valid` is None if no value is null; the code of a null means nothing."""
-
-    codes: Codes
-    valid: Mask | None
-
-
 class BandCodec(Protocol):
     """How a band is found and decided for two columns of certain types."""
 
-    def encode(self, side: Side, values: pa.Array) -> EncodedValues: ...
+    def encode(self, side: Side, values: pa.Array) -> Encoded: ...
 
     def reach(self, side: Side, codes: Codes) -> tuple[Codes, Codes]:
         """For each code of a side, the first and the last at which the other side can have
@@ -101,6 +93,19 @@ class Band:
                 raise InvalidArgument(
                     f"A band ends at {end}.", remedy="Give a number, or None for no end."
                 )
+
+    def __str__(self) -> str:
+        """The band as SQL would have it.
+
+        >>> str(Band("a", "b", low=-2, high=5, high_open=True))
+        '-2 <= a - b < 5'
+        """
+        words = f"{self.left} - {self.right}"
+        if self.low is not None:
+            words = f"{self.low} {'<' if self.low_open else '<='} {words}"
+        if self.high is not None:
+            words = f"{words} {'<' if self.high_open else '<='} {self.high}"
+        return words
 
     def resolve(self, left: pa.Field, right: pa.Field) -> BandCodec:
         """The codec for columns of these types, or why there is none."""
@@ -176,9 +181,9 @@ class IntegerBand:
     low: int | None
     high: int | None
 
-    def encode(self, side: Side, values: pa.Array) -> EncodedValues:
+    def encode(self, side: Side, values: pa.Array) -> Encoded:
         steps, valid = self._steps(values)
-        return EncodedValues(_code(steps), valid)
+        return Encoded(_code(steps), valid)
 
     def reach(self, side: Side, codes: Codes) -> tuple[Codes, Codes]:
         steps: Integers = (codes ^ _SIGN).view(np.int64)
@@ -262,11 +267,11 @@ class FloatBand:
     low_open: bool
     high_open: bool
 
-    def encode(self, side: Side, values: pa.Array) -> EncodedValues:
+    def encode(self, side: Side, values: pa.Array) -> Encoded:
         floats, valid = self._floats(values)
         codes = _float_code(floats)
         codes[np.isnan(floats)] = _LAST_CODE if side is Side.LEFT else 0
-        return EncodedValues(codes, valid)
+        return Encoded(codes, valid)
 
     def reach(self, side: Side, codes: Codes) -> tuple[Codes, Codes]:
         floats = _float_of(codes)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from watersmeet.rows.address import Index, KeyBuffers
 from watersmeet.rows.buffers import fixed_bytes, has_offsets, variable_bytes
-from watersmeet.rows.values import Values, has_lists, is_ranged, values_of
+from watersmeet.rows.values import Values, fixed_width, has_lists, is_ranged, values_of
 
 _NO_OFFSETS = np.empty(0, np.int64)
 
@@ -24,6 +26,7 @@ class BatchRows:
         self._columns = batch.columns
         self._buffers: dict[int, KeyBuffers] = {}
         self._values: dict[int, Values] = {}
+        self._longest: int | None = None
 
     def take(self, column: int, index: Index) -> pa.Array:
         kind = self._columns[column].type
@@ -40,11 +43,32 @@ class BatchRows:
     def widths(self, column: int, index: Index) -> Index:
         return self._values_of(column).widths(index, index + 1)
 
+    @property
+    def longest(self) -> int:
+        if self._longest is None:
+            self._longest = longest_values(self._columns)
+        return self._longest
+
     def _values_of(self, column: int) -> Values:
         values = self._values.get(column)
         if values is None:
             values = self._values[column] = values_of(self._columns[column])
         return values
+
+
+def longest_values(columns: Sequence[pa.Array]) -> int:
+    """The longest values of all columns of variable width, added up; at least a row's."""
+    longest = 0
+    for column in columns:
+        if len(column) and is_variable(column.type):
+            every = np.arange(len(column))
+            longest += int(values_of(column).widths(every, every + 1).max())
+    return longest
+
+
+def is_variable(kind: pa.DataType) -> bool:
+    """Whether values of a type differ in width, and their widths are known."""
+    return is_ranged(kind) and fixed_width(kind) is None
 
 
 def key_buffers(array: pa.Array) -> KeyBuffers:

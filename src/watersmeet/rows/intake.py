@@ -32,7 +32,7 @@ class Intake:
         repeated = sorted(name for name, count in Counter(schema.names).items() if count > 1)
         if repeated:
             raise SchemaError(
-                f"The {name} has several columns named {', '.join(map(repr, repeated))}.",
+                f"The {name} input has several columns named {', '.join(map(repr, repeated))}.",
                 remedy="Give every column of an input its own name.",
             )
         declared = schema.remove_metadata()
@@ -55,7 +55,8 @@ class Intake:
         differences = _differences(self.declared, batch)
         if differences:
             raise SchemaError(
-                f"A batch of the {self.name} differs from its schema: {'; '.join(differences)}.",
+                f"A batch of the {self.name} input differs from its schema: "
+                f"{'; '.join(differences)}.",
                 remedy="Give every batch of an input the same columns, in the same order.",
             )
 
@@ -134,7 +135,7 @@ def _check_movable(field: pa.Field, name: str) -> None:
             _kept(pa.nulls(1, kind), kept_type(kind)).take(pa.array([0]))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise SchemaError(
-            f"Column {field.name!r} of the {name} is {field.type}, "
+            f"Column {field.name!r} of the {name} input is {field.type}, "
             "whose rows Arrow cannot copy out.",
             remedy="Cast it to another type or leave it out.",
         ) from error

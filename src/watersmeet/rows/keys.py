@@ -21,6 +21,7 @@ from watersmeet.kernels import hashing, packing
 from watersmeet.model import Side
 from watersmeet.rows.address import KeyBuffers, Rows
 from watersmeet.rows.batch import key_buffers
+from watersmeet.rows.encoded import Encoded
 from watersmeet.rows.leaves import Fixed, LeafType, Leaves, Mask, slots_of
 from watersmeet.rows.types import is_bytes
 
@@ -49,15 +50,6 @@ class KeyColumn:
         return self.left if side is Side.LEFT else self.right
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedKeys:
-    """`valid` is None when every row has a key; `hidden` holds the keys that must be stored."""
-
-    hashes: Hashes
-    valid: Mask | None
-    hidden: pa.Array | None
-
-
 class KeyCodec(Protocol):
     @property
     def hidden(self) -> pa.DataType | None:
@@ -68,7 +60,7 @@ class KeyCodec(Protocol):
         """The column of the input that holds the exact key, where one does."""
         ...
 
-    def encode(self, side: Side, batch: pa.RecordBatch) -> EncodedKeys: ...
+    def encode(self, side: Side, batch: pa.RecordBatch) -> Encoded: ...
 
 
 def codec_for(
@@ -105,9 +97,9 @@ class CodeKeys:
     def payload(self, side: Side) -> None:
         return None
 
-    def encode(self, side: Side, batch: pa.RecordBatch) -> EncodedKeys:
+    def encode(self, side: Side, batch: pa.RecordBatch) -> Encoded:
         leaves = _leaves(self.columns, side, batch)
-        return EncodedKeys(hashing.hash_codes(self._codes(leaves.fixed)), leaves.valid, None)
+        return Encoded(hashing.hash_codes(self._codes(leaves.fixed)), leaves.valid, None)
 
     def _codes(self, fixed: list[Fixed]) -> Hashes:
         codes = _unsigned(fixed[0])
@@ -133,11 +125,11 @@ class PayloadKeys:
     def payload(self, side: Side) -> int:
         return self.column.of(side)
 
-    def encode(self, side: Side, batch: pa.RecordBatch) -> EncodedKeys:
+    def encode(self, side: Side, batch: pa.RecordBatch) -> Encoded:
         array = batch.column(self.column.of(side))
         valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
         hashes = hash_buffers(key_buffers(array), len(array))
-        return EncodedKeys(_rehashed(hashes, self.rehash), valid, None)
+        return Encoded(_rehashed(hashes, self.rehash), valid, None)
 
 
 class PackedKeys:
@@ -163,7 +155,7 @@ class PackedKeys:
     def payload(self, side: Side) -> None:
         return None
 
-    def encode(self, side: Side, batch: pa.RecordBatch) -> EncodedKeys:
+    def encode(self, side: Side, batch: pa.RecordBatch) -> Encoded:
         leaves = _leaves(self.columns, side, batch)
         rows = batch.num_rows
         fixed = leaves.fixed + [self._lengths(offsets) for _, offsets in leaves.variable[:-1]]
@@ -175,7 +167,7 @@ class PackedKeys:
         else:
             hidden = self._joined(packed.view(np.uint8), rows, leaves)
         hashes = hash_buffers(key_buffers(hidden), rows)
-        return EncodedKeys(_rehashed(hashes, self.rehash), leaves.valid, hidden)
+        return Encoded(_rehashed(hashes, self.rehash), leaves.valid, hidden)
 
     def _joined(self, fixed: NDArray[np.uint8], rows: int, leaves: Leaves) -> pa.Array:
         lengths = np.full(rows, self._dtype.itemsize, np.int64)

@@ -83,24 +83,27 @@ def key_names(on: Any) -> list[KeyNames]:
     return names
 
 
-def input_name(input: int, inputs: int = 2) -> str:
-    """What an input is called in an error message."""
-    return f"{Side(input).name.lower()} input" if inputs == 2 else f"input number {input + 1}"
+def name_of(input: int, inputs: int = 2) -> str:
+    """What an input is called: left and right, or by its number if there are more."""
+    return Side(input).name.lower() if inputs == 2 else _ORDINALS[input]
+
+
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
 def check_name(name: str, columns: Sequence[str], input: int, inputs: int = 2) -> None:
     """Refuse a name that no column has, and say which one differs from it by case alone."""
     if name in columns:
         return
-    word = input_name(input, inputs)
+    word = name_of(input, inputs)
     alike = [column for column in columns if column.lower() == name.lower()]
     if alike:
         raise SchemaError(
-            f"The {word} has no column {name!r}, but {' and '.join(map(repr, alike))}.",
+            f"The {word} input has no column {name!r}, but {' and '.join(map(repr, alike))}.",
             remedy="Upper and lower case differ here: write the name as the input has it.",
         )
     raise SchemaError(
-        f"The {word} has no column {name!r}.",
+        f"The {word} input has no column {name!r}.",
         remedy=f"Its columns are {', '.join(columns) or 'none'}.",
     )
 

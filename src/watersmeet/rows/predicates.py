@@ -3,38 +3,28 @@
 A predicate stands between two inputs. A row has one *code* for each predicate that it takes part
 in, an unsigned 64-bit number: a hash of its key for `EqualKeys`, a number that rises with its value
 for `ValuesInBand`. Codes only have to be right in one direction: the partners of a row have codes
-within its `reach`. What an index finds there are candidates, and `holds` decides on values.
+within its `reach`. What an index finds there are candidates, and values decide.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from watersmeet.model import Side
 from watersmeet.rows.address import Rows
 from watersmeet.rows.bands import BandCodec
+from watersmeet.rows.encoded import Codes, Encoded
 from watersmeet.rows.keys import KeyCodec, equal_keys
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.output import KeyPair
 
-Codes = NDArray[np.uint64]
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """`valid` is None when every row has a code that counts; the others match nothing.
-
-    `hidden` is a column that must be stored with each row, because values are decided by it.
-    """
-
-    codes: Codes
-    valid: Mask | None
-    hidden: pa.Array | None
+Encode = Callable[[pa.RecordBatch], Encoded]
+Verify = Callable[[Rows, Rows], Mask]
 
 
 class Predicate(Protocol):
@@ -48,15 +38,26 @@ class Predicate(Protocol):
         """Type of the hidden column that rows of both ends are stored with, if one is needed."""
         ...
 
-    def encode(self, end: Side, batch: pa.RecordBatch) -> Encoded: ...
+    @property
+    def codes_decide(self) -> bool:
+        """Whether values are the same exactly when their codes are."""
+        ...
+
+    def describe(self) -> list[str]:
+        """What it asks, in words that are the same for the same predicate."""
+        ...
+
+    def encoder(self, end: Side) -> Encode:
+        """What gives the codes of a batch of one end."""
+        ...
 
     def reach(self, end: Side, codes: Codes) -> tuple[Codes, Codes]:
         """For each code of one end, the first and the last at which the other end can have
         partners; none if the first is above the last."""
         ...
 
-    def holds(self, left: Rows, right: Rows, hidden: tuple[int, int]) -> Mask | None:
-        """Which pairs of candidates are partners; None for all of them.
+    def verifier(self, hidden: tuple[int, int]) -> Verify | None:
+        """What says which pairs of candidates are partners; None if all of them are.
 
         `hidden` is where the stored rows of each end have the hidden column.
         """
@@ -80,23 +81,30 @@ class EqualKeys:
         """Whether keys are equal exactly when their codes are."""
         return self.hidden is None and any(self.codec.payload(end) is None for end in Side)
 
-    def encode(self, end: Side, batch: pa.RecordBatch) -> Encoded:
-        keys = self.codec.encode(end, batch)
-        return Encoded(keys.hashes, keys.valid, keys.hidden)
+    def describe(self) -> list[str]:
+        return [f"{key.left} = {key.right}" for key in self.keys]
+
+    def encoder(self, end: Side) -> Encode:
+        return partial(self.codec.encode, end)
 
     def reach(self, end: Side, codes: Codes) -> tuple[Codes, Codes]:
         return codes, codes
 
-    def holds(self, left: Rows, right: Rows, hidden: tuple[int, int]) -> Mask | None:
+    def verifier(self, hidden: tuple[int, int]) -> Verify | None:
         if self.codes_decide:
             return None
         mine, others = (self.exact(end, hidden[end]) for end in Side)
-        return equal_keys(left, mine, right, others)
+        return partial(_equal, mine, others)
 
     def exact(self, end: Side, hidden: int) -> int:
         """The stored column that holds the exact key, where codes do not decide."""
         payload = self.codec.payload(end)
         return hidden if payload is None else payload
+
+
+def _equal(mine: int, others: int, left: Rows, right: Rows) -> Mask:
+    """Whether keys are equal that the left rows have in column `mine`, the right in `others`."""
+    return equal_keys(left, mine, right, others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,16 +114,26 @@ class ValuesInBand:
     ends: tuple[int, int]
     columns: tuple[int, int]
     codec: BandCodec
+    words: str
     hidden: None = None
+    codes_decide: bool = True
 
-    def encode(self, end: Side, batch: pa.RecordBatch) -> Encoded:
-        values = self.codec.encode(end, batch.column(self.columns[end]))
-        return Encoded(values.codes, values.valid, None)
+    def describe(self) -> list[str]:
+        return [self.words]
+
+    def encoder(self, end: Side) -> Encode:
+        return partial(self._encode, end)
+
+    def _encode(self, end: Side, batch: pa.RecordBatch) -> Encoded:
+        return self.codec.encode(end, batch.column(self.columns[end]))
 
     def reach(self, end: Side, codes: Codes) -> tuple[Codes, Codes]:
         return self.codec.reach(end, codes)
 
-    def holds(self, left: Rows, right: Rows, hidden: tuple[int, int]) -> Mask:
+    def verifier(self, hidden: tuple[int, int]) -> Verify:
+        return self._holds
+
+    def _holds(self, left: Rows, right: Rows) -> Mask:
         mine, others = (
             rows.source.take(column, rows.index)
             for rows, column in zip((left, right), self.columns, strict=True)

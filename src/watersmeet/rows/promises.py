@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from watersmeet.rows.encoded import Codes
 from watersmeet.rows.leaves import Mask
-from watersmeet.rows.predicates import Codes
 
 LAST_CODE = 2**64 - 1
 

@@ -13,16 +13,19 @@ from watersmeet.model import JoinType, Side
 from watersmeet.rows.address import Matches, Rows
 from watersmeet.rows.bands import Band
 from watersmeet.rows.condition import Condition, ConditionLike
+from watersmeet.rows.encoded import Codes
 from watersmeet.rows.intake import Intake
 from watersmeet.rows.keys import KeyColumn, Rehash, codec_for, equal_keys
 from watersmeet.rows.leaves import Mask
-from watersmeet.rows.on import Equal, KeyNames, On, check_name, input_name, parse_on
+from watersmeet.rows.on import Equal, KeyNames, On, check_name, name_of, parse_on
 from watersmeet.rows.output import KeyPair, OutputColumn, output_columns
-from watersmeet.rows.predicates import Codes, EqualKeys, Predicate, ValuesInBand
+from watersmeet.rows.predicates import Encode, EqualKeys, Predicate, ValuesInBand, Verify
 from watersmeet.rows.types import comparison_type, padding_of
 from watersmeet.rows.values import rows_where
 
-__all__ = ["EncodedRows", "JoinSchema", "On"]
+__all__ = ["MOST_INPUTS", "EncodedRows", "JoinSchema", "On"]
+
+MOST_INPUTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,10 @@ class JoinSchema:
     _stored: tuple[pa.Schema, ...]
     _hidden: tuple[tuple[int, int], ...]
     """For each predicate, where the stored rows of its ends have its hidden column."""
+    _encoders: tuple[tuple[Encode, ...], ...]
+    """By input, one for each predicate at it."""
+    _verifiers: tuple[tuple[tuple[int, int], Verify], ...]
+    """Of the predicates whose candidates must be looked at again, with their ends."""
 
     @classmethod
     def resolve(
@@ -145,7 +152,7 @@ class JoinSchema:
         rehash: Rehash | None,
     ) -> JoinSchema:
         intakes = tuple(
-            Intake.of(input_name(n, len(inputs)), schema) for n, schema in enumerate(inputs)
+            Intake.of(name_of(n, len(inputs)), schema) for n, schema in enumerate(inputs)
         )
         declared = tuple(intake.declared for intake in intakes)
         kept = tuple(intake.kept for intake in intakes)
@@ -157,6 +164,11 @@ class JoinSchema:
             pair = output_columns(declared, kept, _keys(predicates), how=shape, suffixes=suffixes)
             resolved = Condition.resolve(condition, pair)
         stored, hidden = _with_hidden(kept, predicates)
+        verifiers = [
+            (each.ends, verify)
+            for each, where in zip(predicates, hidden, strict=True)
+            if (verify := each.verifier(where)) is not None
+        ]
         return cls(
             inputs=declared,
             how=how,
@@ -167,6 +179,8 @@ class JoinSchema:
             _intakes=intakes,
             _stored=stored,
             _hidden=hidden,
+            _encoders=tuple(_encoders(n, predicates) for n in range(len(inputs))),
+            _verifiers=tuple(verifiers),
         )
 
     @property
@@ -202,9 +216,8 @@ class JoinSchema:
         codes: list[Codes] = []
         valid: Mask | None = None
         hidden: list[pa.Array] = []
-        for number in self.at(input):
-            predicate = self.predicates[number]
-            encoded = predicate.encode(Side(predicate.ends.index(input)), batch)
+        for encode in self._encoders[input]:
+            encoded = encode(batch)
             codes.append(encoded.codes)
             if encoded.valid is not None:
                 valid = encoded.valid if valid is None else valid & encoded.valid
@@ -222,12 +235,10 @@ class JoinSchema:
         condition is asked only when all are.
         """
         mask: Mask | None = None
-        for number, predicate in enumerate(self.predicates):
-            left, right = (rows[end] for end in predicate.ends)
-            if left is None or right is None:
-                continue
-            holds = predicate.holds(left, right, self._hidden[number])
-            if holds is not None:
+        for ends, verify in self._verifiers:
+            left, right = (rows[end] for end in ends)
+            if left is not None and right is not None:
+                holds = verify(left, right)
                 mask = holds if mask is None else mask & holds
         present = [each for each in rows if each is not None]
         if self.condition is None or len(present) < len(self.inputs) or not len(present[0]):
@@ -273,8 +284,10 @@ def _keys(predicates: Sequence[Predicate]) -> list[tuple[tuple[int, int], KeyPai
 
 
 def _check_connected(inputs: int, predicates: Sequence[Equal | Band]) -> None:
-    if inputs < 2:
-        raise InvalidArgument(f"{inputs} inputs are no join.", remedy="Give at least two.")
+    if not 2 <= inputs <= MOST_INPUTS:
+        raise InvalidArgument(
+            f"{inputs} inputs cannot be joined.", remedy=f"Give from 2 to {MOST_INPUTS}."
+        )
     reached, more = {0}, True
     while more:
         found = {end for each in predicates if reached & set(each.ends) for end in each.ends}
@@ -283,7 +296,7 @@ def _check_connected(inputs: int, predicates: Sequence[Equal | Band]) -> None:
     if len(reached) < inputs:
         alone = min(set(range(inputs)) - reached)
         raise InvalidArgument(
-            f"No predicate connects input {alone + 1} with the first.",
+            f"No predicate connects the {name_of(alone, inputs)} input with the others.",
             remedy="Name one between it and another input.",
         )
 
@@ -298,7 +311,7 @@ def _resolved(
             check_name(names[end], ends[end].names, asked.ends[end], len(schemas))
         left, right = (ends[end].get_field_index(names[end]) for end in Side)
         codec = asked.resolve(ends[0].field(left), ends[1].field(right))
-        return ValuesInBand(asked.ends, (left, right), codec)
+        return ValuesInBand(asked.ends, (left, right), codec, str(asked))
     keys = tuple(_key_pair(ends, names, asked.ends, len(schemas)) for names in asked.keys)
     positions = [
         KeyColumn(
@@ -324,6 +337,12 @@ def _key_pair(
         comparison_type(left, right),
         shared=names.shared,
         padding=(padding_of(left), padding_of(right)),
+    )
+
+
+def _encoders(input: int, predicates: Sequence[Predicate]) -> tuple[Encode, ...]:
+    return tuple(
+        each.encoder(Side(each.ends.index(input))) for each in predicates if input in each.ends
     )
 
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.rows.address import Index, KeyBuffers
+from watersmeet.rows.batch import longest_values
 from watersmeet.rows.values import Mask, fixed_width, is_ranged
 from watersmeet.store.arena import HUGE_PAGE, Arena
 from watersmeet.store.columns import fixed_bytes, make_column
@@ -41,6 +42,7 @@ class RowStore:
             make_column(kind, rows=rows, nbytes=nbytes, huge=huge) for kind in schema.types
         ]
         self._mean_bytes = float(each)
+        self._longest = 0
 
     def __len__(self) -> int:
         return self._count
@@ -59,11 +61,17 @@ class RowStore:
         """How many bytes the values of one column at these positions take."""
         return self._columns[column].widths(index)
 
+    @property
+    def longest(self) -> int:
+        """No row's values of variable width take more bytes than this, or ever did here."""
+        return self._longest
+
     def append(self, stamps: NDArray[np.int64], rows: pa.RecordBatch) -> None:
         start, self._count = self._count, self._count + len(rows)
         for column, values in zip(self._columns, rows.columns, strict=True):
             column.append(start, values)
         self._stamps.array[start : self._count] = stamps
+        self._longest = max(self._longest, longest_values(rows.columns))
 
     def remove(self, keep: Mask) -> None:
         """Forget the rows that are not kept."""

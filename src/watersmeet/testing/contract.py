@@ -31,7 +31,7 @@ from watersmeet.testing.schedule import (
     Tidy,
     play,
 )
-from watersmeet.testing.strategies import cases, held_rows, owed_work
+from watersmeet.testing.strategies import cases, held_rows, owed_work, wide_cases
 
 _SMALL = 8 * 2**10
 _LIMITS = (2 * _SMALL, 2500, _SMALL, 2 * _SMALL, _SMALL, 800, 0)
@@ -59,6 +59,19 @@ def check_schedules(
 
     @(search or settings())
     @given(maker=makers, case=cases(how))
+    def every_schedule_gives_the_join(maker: Maker, case: Case) -> None:
+        play(maker, case)
+
+    every_schedule_gives_the_join()
+
+
+def check_predicates(
+    makers: st.SearchStrategy[Maker], predicates: str, *, search: settings | None = None
+) -> None:
+    """The same for one kind of predicates (`PREDICATES` in testing/schedule.py names them)."""
+
+    @(search or settings())
+    @given(maker=makers, case=wide_cases(predicates))
     def every_schedule_gives_the_join(maker: Maker, case: Case) -> None:
         play(maker, case)
 
@@ -165,7 +178,7 @@ def _rounds(key_of: Key) -> Iterator[Step]:
 
 
 def _is_push(step: Step, side: Side) -> bool:
-    return isinstance(step, Push) and step.side is side
+    return isinstance(step, Push) and step.side == side
 
 
 def _ended(steps: Iterable[Step]) -> tuple[Step, ...]:

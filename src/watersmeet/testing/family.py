@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
 from watersmeet.operators.family import find_algorithm, make_operator, restore_operator
-from watersmeet.operators.progressive.join import ProgressiveJoin
-from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.tuning import Tuning
+from watersmeet.operators.workspace import Workspace
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.testing.schedule import Resources
 
@@ -81,5 +80,6 @@ class PublishedJoin:
 
     def _with_small_blocks(self, join: JoinOperator) -> None:
         if self.block_bytes is not None:
-            assert isinstance(join, ProgressiveJoin | RectangleJoin)
-            join.workspace.block_bytes = self.block_bytes
+            workspace = getattr(join, "workspace", None)
+            if isinstance(workspace, Workspace):  # others have no blocks
+                workspace.block_bytes = self.block_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import duckdb
@@ -13,6 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from watersmeet.model import JoinType, Side
+from watersmeet.rows.bands import Band
+from watersmeet.rows.on import Equal
+from watersmeet.rows.predicates import EqualKeys
 from watersmeet.rows.schema import JoinSchema
 
 Pairs = Counter[tuple[int | None, int | None]]
@@ -48,6 +51,72 @@ def pairs_by_loop(
         for other in by_key.get(key, ())
     ]
     return _completed(schema, inputs, _holding(schema, inputs, matched, suffixes))
+
+
+def matches_by_loop(
+    inputs: Sequence[pa.Table], predicates: Sequence[Equal | Band]
+) -> list[tuple[int, ...]]:
+    """Combinations of one row of each input for which all predicates hold, one by one.
+
+    >>> ticks = [pa.table({"t": [1, 5, None]}), pa.table({"t": [2, 9]}), pa.table({"t": [3]})]
+    >>> near = [Band("t", "t", low=-1, high=1), Band("t", "t", low=-1, high=1, ends=(1, 2))]
+    >>> matches_by_loop(ticks, near)
+    [(0, 0, 0)]
+    """
+    rows = [table.to_pylist() for table in inputs]
+    found: list[tuple[int, ...]] = [()]
+    for input, mine in enumerate(rows):
+        asked = [each for each in predicates if max(each.ends) == input]
+        found = [
+            (*before, number)
+            for before in found
+            for number in range(len(mine))
+            if all(_holds(each, rows, (*before, number)) for each in asked)
+        ]
+    return found
+
+
+def _holds(
+    predicate: Equal | Band, rows: Sequence[list[dict[str, Any]]], numbers: tuple[int, ...]
+) -> bool:
+    left, right = (rows[end][numbers[end]] for end in predicate.ends)
+    if isinstance(predicate, Equal):
+        pairs = [(left[key.left], right[key.right]) for key in predicate.keys]
+        return all(mine is not None and mine == others for mine, others in pairs)
+    low, high = predicate.low, predicate.high
+    mine, others = left[predicate.left], right[predicate.right]
+    if mine is None or others is None:
+        return False
+    apart = mine - others
+    above = low is None or (apart > low if predicate.low_open else apart >= low)
+    below = high is None or (apart < high if predicate.high_open else apart <= high)
+    return bool(above and below)
+
+
+def rows_of(schema: JoinSchema, inputs: Sequence[pa.Table], matched: list[tuple[int, ...]]) -> Rows:
+    """The result rows of a join with these matches, with SQL's USING for keys of one name."""
+    if len(inputs) == 2:
+        pair = (inputs[0], inputs[1])
+        pairs = [(numbers[0], numbers[1]) for numbers in matched]
+        return expected_rows(schema, pair, _completed(schema, pair, pairs))
+    once: list[set[str]] = [set() for _ in inputs]
+    shared: list[tuple[int, str]] = []
+    for predicate in schema.predicates:
+        for key in predicate.keys if isinstance(predicate, EqualKeys) else ():
+            left, right = predicate.ends
+            if key.left not in once[left] and key.right not in once[right]:
+                shared.append((left, key.left))
+            once[left].add(key.left)
+            once[right].add(key.right)
+    values = [table.to_pylist() for table in inputs]
+    rows: Rows = Counter()
+    for numbers in matched:
+        parts = [values[input][number] for input, number in enumerate(numbers)]
+        row = [parts[input][name] for input, name in shared]
+        for input, part in enumerate(parts):
+            row += [value for name, value in part.items() if name not in once[input]]
+        rows[tuple(map(comparable, row))] += 1
+    return rows
 
 
 def pairs_by_duckdb(

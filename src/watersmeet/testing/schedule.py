@@ -14,21 +14,30 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.model import JoinType, Side
+from watersmeet.model import JoinType
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
 from watersmeet.rows.address import Matches, Stage
+from watersmeet.rows.bands import Band
 from watersmeet.rows.keys import Hashes, Rehash
+from watersmeet.rows.on import Equal
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
-from watersmeet.testing.oracle import assert_same, counted, expected_rows, pairs_by_loop
+from watersmeet.testing.oracle import (
+    assert_same,
+    counted,
+    expected_rows,
+    matches_by_loop,
+    pairs_by_loop,
+    rows_of,
+)
 
 
 @dataclass(frozen=True)
 class Push:
-    """Rows of these keys arrive. A key of None is null."""
+    """Rows of these keys arrive at an input. A key of None is null."""
 
-    side: Side
+    side: int
     keys: tuple[int | None, ...]
 
 
@@ -70,7 +79,7 @@ class Tidy:
 
 @dataclass(frozen=True)
 class End:
-    side: Side
+    side: int
 
 
 Step = Push | Stall | Settle | Tidy | Resize | Save | End
@@ -92,6 +101,17 @@ REHASHES: dict[str, Rehash | None] = {
 }
 
 
+PREDICATES: dict[str, list[Equal | Band]] = {
+    "equal": [Equal.of("k")],
+    "band": [Band("t", "t", low=-1, high=2)],
+    "open band": [Band("t", "t", low=0, low_open=True)],
+    "equal and band": [Equal.of("k"), Band("t", "t", low=-2, high=1)],
+    "chain": [Equal.of("k", (0, 1)), Band("t", "t", low=-1, high=1, ends=(1, 2))],
+    "star": [Equal.of("k", (0, 1)), Equal.of("k", (0, 2)), Band("t", "t", high=0, ends=(0, 3))],
+}
+"""What rows must have to do with each other, by name."""
+
+
 @dataclass(frozen=True)
 class Case:
     """A schedule with the circumstances it is played in."""
@@ -103,23 +123,42 @@ class Case:
     codes: str = "true hashes"
     uneven: bool = False
     """Whether some rows are much longer than others."""
+    predicates: str = "equal"
+
+    @property
+    def inputs(self) -> int:
+        return inputs_of(self.predicates)
 
     def schema(self) -> JoinSchema:
-        left, right = (self.batch(side, (), 0).schema for side in Side)
-        return JoinSchema.resolve(left, right, "k", self.how, rehash=REHASHES[self.codes])
+        schemas = [self.batch(n, (), 0).schema for n in range(self.inputs)]
+        asked, rehash = PREDICATES[self.predicates], REHASHES[self.codes]
+        if self.inputs > 2:
+            return JoinSchema.resolve_many(schemas, asked, rehash=rehash)
+        bands = [each for each in asked if isinstance(each, Band)]
+        keys = ["k"] if len(bands) < len(asked) else []
+        left, right = schemas
+        return JoinSchema.resolve(left, right, [*keys, *bands], self.how, rehash=rehash)
 
-    def batch(self, side: Side, keys: tuple[int | None, ...], first: int) -> pa.RecordBatch:
+    def batch(self, input: int, keys: tuple[int | None, ...], first: int) -> pa.RecordBatch:
         """Rows with these keys; `first` numbers them."""
-        name = "ab"[side]
+        name = "abcdefgh"[input]
         numbers = range(first, first + len(keys))
         long = 199 if self.uneven else 7
         texts = [None if n % 5 == 4 else "x" * (n * n % long) for n in numbers]
-        columns = {
-            "k": pa.array(keys, pa.int64()).cast(self.key),
-            name: pa.array(numbers, pa.int64()),
-            f"{name}_text": pa.array(texts, pa.string()),
-        }
+        columns = {"k": pa.array(keys, pa.int64())}
+        if self.predicates != "equal":
+            # Keys that repeat more often than values, or both predicates would say the same.
+            columns["t"] = columns["k"]
+            columns["k"] = pa.array([None if key is None else key % 3 for key in keys], pa.int64())
+        columns["k"] = columns["k"].cast(self.key)
+        columns[name] = pa.array(numbers, pa.int64())
+        columns[f"{name}_text"] = pa.array(texts, pa.string())
         return pa.record_batch(columns)
+
+
+def inputs_of(predicates: str) -> int:
+    """How many inputs these predicates are between."""
+    return 1 + max(end for each in PREDICATES[predicates] for end in each.ends)
 
 
 @dataclass
@@ -199,7 +238,7 @@ class Player:
         self._case = case
         self._directory = directory
         self._schema = case.schema()
-        self._inputs: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
+        self._inputs: list[list[pa.RecordBatch]] = [[] for _ in range(case.inputs)]
         self._output: list[pa.RecordBatch] = []
         self._stages: Counter[Stage] = Counter()
         self._ended = False
@@ -261,8 +300,8 @@ class Player:
     def _lead_astray(self) -> None:
         """Go on with a join that was saved. Nobody takes its rows any more."""
         if not self._ended:
-            for side in Side:
-                for _ in self.operator.push(side, self._case.batch(side, (7, 1), 10**6)):
+            for input in range(self._case.inputs):
+                for _ in self.operator.push(input, self._case.batch(input, (7, 1), 10**6)):
                     pass
         for _ in self.operator.idle(Pause(3)):
             pass
@@ -295,12 +334,17 @@ class Player:
             self._check_result()
 
     def _check_result(self) -> None:
-        left, right = (
-            pa.Table.from_batches(batches, self._case.batch(side, (), 0).schema)
-            for side, batches in zip(Side, self._inputs, strict=True)
-        )
-        pairs = pairs_by_loop(self._schema, (left, right))
-        assert_same(counted(self._output), expected_rows(self._schema, (left, right), pairs))
+        tables = [
+            pa.Table.from_batches(batches, self._case.batch(input, (), 0).schema)
+            for input, batches in enumerate(self._inputs)
+        ]
+        if self._case.predicates == "equal":
+            pair = (tables[0], tables[1])
+            rows = expected_rows(self._schema, pair, pairs_by_loop(self._schema, pair))
+        else:
+            matched = matches_by_loop(tables, PREDICATES[self._case.predicates])
+            rows = rows_of(self._schema, tables, matched)
+        assert_same(counted(self._output), rows)
 
     def _check_metrics(self) -> None:
         metrics = self.operator.metrics

@@ -8,8 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from watersmeet.model import JoinType, Side
-from watersmeet.operators.family import ALGORITHMS
+from watersmeet.model import JoinType
+from watersmeet.operators.family import find_algorithm
 from watersmeet.operators.tuning import Costs, Invocation, Tuning
 from watersmeet.policies.flush import Held
 from watersmeet.policies.react import Owed
@@ -25,6 +25,7 @@ from watersmeet.testing.schedule import (
     Stall,
     Step,
     Tidy,
+    inputs_of,
 )
 
 # Enough for everything, for a few dozen rows, and for none.
@@ -43,8 +44,8 @@ _KINDS = [Push] * 8 + [Stall] * 3 + [Settle, Tidy, Save, Save, Resize]
 
 
 @st.composite
-def schedules(draw: st.DrawFn) -> tuple[Step, ...]:
-    """Steps in any order a runtime may take: both sides end, and get no rows after that."""
+def schedules(draw: st.DrawFn, inputs: int = 2) -> tuple[Step, ...]:
+    """Steps in any order a runtime may take: all inputs end, and get no rows after that."""
     # Sizes are drawn first: left to itself, Hypothesis makes most schedules too short to spill.
     longest, most = draw(st.sampled_from([(30, 1), (24, 3), (16, 8), (8, 20)]))
     length = draw(st.integers(0, longest))
@@ -53,7 +54,7 @@ def schedules(draw: st.DrawFn) -> tuple[Step, ...]:
     for _ in range(length):
         kind = _KINDS[draw(st.integers(0, len(_KINDS) - 1))]
         if kind is Push:
-            steps.append(Push(draw(st.sampled_from(Side)), draw(rows)))
+            steps.append(Push(draw(st.integers(0, inputs - 1)), draw(rows)))
         elif kind is Stall:
             steps.append(Stall(draw(st.integers(0, 30))))
         elif kind is Resize:
@@ -64,10 +65,10 @@ def schedules(draw: st.DrawFn) -> tuple[Step, ...]:
             steps.append(Tidy())
         else:
             steps.append(Save(restores=draw(st.booleans())))
-    for side in draw(st.permutations(list(Side))):
+    for side in draw(st.permutations(range(inputs))):
         early = max(draw(st.integers(-2 * length, length)), 0)
         end = len(steps) - early
-        late = [step for step in steps[end:] if not (isinstance(step, Push) and step.side is side)]
+        late = [step for step in steps[end:] if not (isinstance(step, Push) and step.side == side)]
         steps = [*steps[:end], End(side), *late]
     return tuple(steps)
 
@@ -82,6 +83,21 @@ def cases(how: JoinType | None = None) -> st.SearchStrategy[Case]:
         key=st.sampled_from(["int64", "int64", "string"]),
         codes=st.sampled_from(list(REHASHES)),
         uneven=st.booleans(),
+    )
+
+
+def wide_cases(predicates: str) -> st.SearchStrategy[Case]:
+    """Schedules for one kind of predicates, between two inputs or more."""
+    inputs = inputs_of(predicates)
+    return st.builds(
+        Case,
+        schedules(inputs),
+        how=st.sampled_from(JoinType) if inputs == 2 else st.just(JoinType.INNER),
+        memory=_MEMORIES,
+        key=st.sampled_from(["int64", "string"]),
+        codes=st.sampled_from(list(REHASHES)),
+        uneven=st.booleans(),
+        predicates=st.just(predicates),
     )
 
 
@@ -111,7 +127,7 @@ def tunings() -> st.SearchStrategy[Tuning]:
 
 def published_joins(name: str) -> st.SearchStrategy[PublishedJoin]:
     """One published join under any tuning, with blocks of a row or of many."""
-    assert name in ALGORITHMS
+    find_algorithm(name)
     return st.builds(
         PublishedJoin,
         st.just(name),

@@ -33,14 +33,14 @@ corners = st.lists(st.tuples(st.integers(0, SIZE), st.integers(0, SIZE)), max_si
 def test_corners_add_up(corners: list[tuple[int, int]]) -> None:
     cover, expected = Cover(), Pairs()
     for left, right in corners:
-        cover.reach(left, right)
+        cover.complete_corner(left, right)
         expected |= {(i, j) for i in range(left) for j in range(right)}
         assert covered(cover) == expected
     if (corner := cover.corner) is not None:
         assert expected == {(i, j) for i in range(corner[0]) for j in range(corner[1])}
     for side in Side:
         for rows in range(SIZE + 1):
-            others = cover.reached(side, rows)
+            others = cover.met_by(side, rows)
             met = {(i, j) for i in range(rows) for j in range(others)}
             assert met <= (expected if side is Side.LEFT else {(j, i) for i, j in expected})
     assert covered(Cover.load(cover.save())) == expected
@@ -48,15 +48,15 @@ def test_corners_add_up(corners: list[tuple[int, int]]) -> None:
 
 def test_an_interrupted_join_is_not_begun_from_its_start() -> None:
     cover = Cover()
-    cover.reach(4, 4)
-    cover.reach(8, 6)
-    assert cover.reached(Side.LEFT, 8) == 6
-    assert cover.reached(Side.RIGHT, 6) == 8
-    cover.reach(9, 2)
-    assert cover.reached(Side.LEFT, 8) == 6
-    assert cover.reached(Side.LEFT, 9) == 2
-    assert cover.reached(Side.RIGHT, 6) == 8
-    assert cover.reached(Side.RIGHT, 2) == 9
+    cover.complete_corner(4, 4)
+    cover.complete_corner(8, 6)
+    assert cover.met_by(Side.LEFT, 8) == 6
+    assert cover.met_by(Side.RIGHT, 6) == 8
+    cover.complete_corner(9, 2)
+    assert cover.met_by(Side.LEFT, 8) == 6
+    assert cover.met_by(Side.LEFT, 9) == 2
+    assert cover.met_by(Side.RIGHT, 6) == 8
+    assert cover.met_by(Side.RIGHT, 2) == 9
     assert cover.corner is None
 
 

@@ -26,7 +26,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from watersmeet.kernels import matching
 from watersmeet.model import Side
+from watersmeet.operators.met import Presence
+from watersmeet.rows.address import Index
 
 LAST_CODE = 2**64 - 1
 
@@ -120,6 +123,25 @@ class History:
     def scans(self, side: Side) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
         """Stamps and codes of what was read while `side` was in memory, oldest first."""
         return self._scans[side].arrays()
+
+    def keep_new(self, left: Presence, right: Presence, pairs: tuple[Index, Index]) -> int:
+        resident, codes = matching.NEITHER, left.codes
+        if left.departed is None:
+            resident, codes = matching.LEFT, right.codes
+        elif right.departed is None:
+            resident = matching.RIGHT
+        kept: int = matching.drop_met(
+            codes,
+            left.arrived,
+            left.arrived if left.departed is None else left.departed,
+            right.arrived,
+            right.arrived if right.departed is None else right.departed,
+            resident,
+            *self.arrays(),
+            *pairs,
+            len(pairs[0]),
+        )
+        return kept
 
     def __len__(self) -> int:
         return len(self._merges) + sum(len(self.scans(side)[0]) for side in Side)

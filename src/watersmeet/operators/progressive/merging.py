@@ -13,8 +13,8 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from watersmeet.kernels import matching
 from watersmeet.model import Side
+from watersmeet.operators.met import presence_of
 from watersmeet.operators.progressive.history import LAST_CODE, History
 from watersmeet.rows.address import Index
 from watersmeet.store.cursor import Cursor
@@ -183,10 +183,7 @@ class Merging:
         # the processor's cache, finds the same pairs in a third of the time it takes to sort both.
         index = HashIndex.over(left.codes)
         for mine, theirs in index.find(right.codes, self._pairs):
-            kept = matching.drop_met(
-                left.codes, left.ats, left.dts, right.ats, right.dts, matching.NEITHER,
-                *self._history.arrays(), mine, theirs, len(mine),
-            )  # fmt: skip
+            kept = self._history.keep_new(presence_of(left), presence_of(right), (mine, theirs))
             if kept:
                 yield Found(left, right, mine[:kept], theirs[:kept])
 

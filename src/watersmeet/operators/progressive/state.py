@@ -51,7 +51,6 @@ def load(join: ProgressiveJoin, saved: SavedRows, area: StateArea, manifest: Man
     check(manifest, _parameters(workspace))
     workspace.stamp = manifest["stamp"]
     workspace.newest[:] = manifest["newest"]
-    workspace.emitter.limiter.expect_any_length()
     workspace.rates.load(manifest["rates"])
     workspace.expected.load(manifest["expected"])
     workspace.distinct.load(manifest["distinct"])

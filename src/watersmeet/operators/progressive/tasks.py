@@ -8,9 +8,10 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from watersmeet.kernels import matching
 from watersmeet.model import Side
+from watersmeet.operators.emitter import in_order
 from watersmeet.operators.memory import MemoryPart
+from watersmeet.operators.met import Presence, presence_of
 from watersmeet.operators.progressive.disk import DiskPartition
 from watersmeet.operators.progressive.history import LAST_CODE, DdRecord, MdRecord
 from watersmeet.operators.progressive.merging import Found, Merging, Passed
@@ -116,14 +117,11 @@ class MdTask:
 
     def _join(self, piece: Piece) -> Step:
         table = self._memory.tables[self._side]  # a new one after every resize
-        stamps, there = table.stamps, (piece.ats, piece.dts)
-        past = self._disk.history.arrays()
+        here = Presence(table.stamps, departed=None, codes=None)
+        left, right = in_order(self._side, here, presence_of(piece))
         for rows, asked in table.find(piece.codes, self._pairs, since=self._since):
-            if self._side is Side.LEFT:
-                at = (stamps, stamps, *there, matching.LEFT, *past, rows, asked)
-            else:
-                at = (*there, stamps, stamps, matching.RIGHT, *past, asked, rows)
-            kept = matching.drop_met(piece.codes, *at, len(rows))
+            pairs = in_order(self._side, rows, asked)
+            kept = self._disk.history.keep_new(left, right, pairs)
             if kept:
                 yield FoundInMemory(self._side, table, piece, rows[:kept], asked[:kept])
 

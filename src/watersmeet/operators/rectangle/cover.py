@@ -7,7 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from watersmeet.kernels import rectangles
 from watersmeet.model import Side
+from watersmeet.operators.met import Presence
+from watersmeet.rows.address import Index
 
 Strips = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
@@ -28,8 +31,9 @@ class Cover:
 
     A left row has met one range of right rows: those that were in memory when it came, and
     those that came until it left (`left_departs`, `right_departs`, while arrivals meet memory);
-    or the first so many of them, where whole corners are completed (`reach`). So disjoint strips
-    describe every algorithm's rectangles, and a pair is new exactly if it lies in none of them.
+    or the first so many of them, where whole corners are completed (`complete_corner`). So disjoint
+    strips describe every algorithm's rectangles, and a pair is new exactly if it lies in none of
+    them.
     """
 
     def __init__(self) -> None:
@@ -72,7 +76,7 @@ class Cover:
 
     # ---- corners --------------------------------------------------------------------------------
 
-    def reach(self, left: int, right: int) -> None:
+    def complete_corner(self, left: int, right: int) -> None:
         """The first `left` rows have met the first `right` rows of the other side."""
         below = [strip for strip in self.strips if strip.stop <= left]
         above = [strip for strip in self.strips if strip.stop > left]
@@ -88,7 +92,7 @@ class Cover:
             merged.append(strip)
         self.strips = merged
 
-    def reached(self, side: Side, rows: int) -> int:
+    def met_by(self, side: Side, rows: int) -> int:
         """How many first rows of the other side have met all of the first `rows` of this one.
 
         Or fewer: this is for not reading what need not be read.
@@ -121,6 +125,12 @@ class Cover:
             return (0, 0)
         stop, low, high = self.strips[0]
         return (stop, high) if len(self.strips) == 1 and low == 0 else None
+
+    def keep_new(self, left: Presence, right: Presence, pairs: tuple[Index, Index]) -> int:
+        kept: int = rectangles.drop_covered(
+            *self.arrays(), left.arrived, right.arrived, *pairs, len(pairs[0])
+        )
+        return kept
 
     def arrays(self) -> Strips:
         """What `kernels.rectangles.drop_covered` takes."""

@@ -209,7 +209,7 @@ class RectangleJoin:
         self, side: Side, codes: Codes, stamps: Stamps, rows: pa.RecordBatch
     ) -> Iterator[Matches]:
         workspace, progress = self.workspace, self.workspace.progress
-        workspace.cover_marks()
+        workspace.reserve_marks()
         workspace.bound_chunks(batch_bytes(rows) / len(rows))
         # First, so that the rows have met all that is in memory while they are there.
         while workspace.memory.overflow(rows) and workspace.memory.rows.any():
@@ -248,7 +248,7 @@ class RectangleJoin:
         progress = self.workspace.progress
         if self.workspace.algorithm.meets is not JoinsOnArrival.ALL:
             for each in Side if self.workspace.meeting else (side,):
-                progress.reached(each)
+                progress.joined_all(each)
         progress.completed += 1
 
     def _remap(self) -> None:
@@ -261,7 +261,7 @@ class RectangleJoin:
         workspace.memory.remap(even_slots(workspace.memory.by_slot(), workspace.partitions))
         workspace.progress.arrived[:] = workspace.memory.rows
         for side in Side:
-            workspace.progress.reached(side)
+            workspace.progress.joined_all(side)
         self._remapped = True
 
     def _growth(self) -> Growth:
@@ -301,7 +301,7 @@ class RectangleJoin:
         for p in range(workspace.partitions):
             if (progress.arrived[:, p] > progress.joined[:, p]).any():
                 yield from PartitionJoin(workspace, p, Stage.DD).run()
-                workspace.cover(p).reach(*progress.bounds)
+                workspace.cover(p).complete_corner(*progress.bounds)
                 if pause():
                     return
         workspace.unite_covers()
@@ -337,7 +337,7 @@ class RectangleJoin:
         workspace.overflow()
         if workspace.algorithm.meets in (JoinsOnArrival.UNTIL_FULL, JoinsOnArrival.THEN_KEPT):
             for cover in workspace.covers:
-                cover.reach(*workspace.progress.bounds)
+                cover.complete_corner(*workspace.progress.bounds)
         if workspace.algorithm.meets is JoinsOnArrival.THEN_KEPT:
             workspace.kept = len(workspace.memory.tables[Side.RIGHT])
 
@@ -348,7 +348,9 @@ class RectangleJoin:
             if workspace.algorithm.meets is JoinsOnArrival.ALL:
                 cover.left_departs(progress.bounds)
             elif workspace.kept:
-                cover.reach(progress.numbers[Side.LEFT], int(progress.seen[Side.RIGHT, 0]))
+                cover.complete_corner(
+                    progress.numbers[Side.LEFT], int(progress.seen[Side.RIGHT, 0])
+                )
 
     def _report_unmatched(self) -> Iterator[Matches]:
         for side, table in zip(Side, self.workspace.memory.tables, strict=True):

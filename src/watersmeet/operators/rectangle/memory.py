@@ -137,7 +137,7 @@ class RectangleMemory(MemoryPart):
         for table in self.tables:
             table.remap(slots)
 
-    def room(self, spare_bytes: int) -> float:
+    def unused(self, spare_bytes: int) -> float:
         """What a join of a partition may hold in the unit of the capacity.
 
         That is what rows leave free, and so many bytes more, or an eighth more rows.

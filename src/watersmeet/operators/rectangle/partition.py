@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from watersmeet.kernels import rectangles
 from watersmeet.model import Side
 from watersmeet.operators.emitter import in_order
+from watersmeet.operators.met import Presence, presence_of
 from watersmeet.operators.rectangle.memory import StampedRows
 from watersmeet.operators.rectangle.workspace import RectangleWorkspace
 from watersmeet.rows.address import Index, Matches, Stage
@@ -46,17 +46,17 @@ class PartitionJoin:
         joined = progress.joined[:, self.p] if corner else 0
         new = progress.arrived[:, self.p] - joined
         if self._has_work(new):
-            build, room = self._choose()
+            build, free = self._choose()
             # Old rows are needed only for new ones of the other side, or to say they are alone.
             needs_old = not corner or new[build.other] or self._reports(build)
             since = 0 if needs_old or not corner else 2 * corner[build]
             pieces = self.workspace.pieces(build, self.p, since=since)
-            chunks = _Chunks(self.workspace, pieces, room)
+            chunks = _Chunks(self.workspace, pieces, free)
             finished = yield from self._scan_chunks(build, chunks, pause)
             if not finished:
                 return False
         if self.workspace.covers_apart:
-            cover.reach(*progress.bounds)
+            cover.complete_corner(*progress.bounds)
         progress.joined_partition(self.p)
         self.workspace.metrics.dd_tasks += 1
         return True
@@ -80,13 +80,13 @@ class PartitionJoin:
         needs = [self._size(side) for side in Side]
         build = Side.LEFT if needs[0] <= needs[1] else Side.RIGHT
         spare = workspace.shares.loaded + (workspace.shares.input if self.last else 0)
-        if memory.room(spare) < 1.1 * needs[build] and self.last:
+        if memory.unused(spare) < 1.1 * needs[build] and self.last:
             workspace.drop_before(self.p)
-        while (room := memory.room(spare)) < 1.1 * needs[build] and memory.rows.any():
+        while (free := memory.unused(spare)) < 1.1 * needs[build] and memory.rows.any():
             taken = workspace.algorithm.spill(workspace.resident())
             reason = f"room to join partition {self.p}"
             workspace.flush(taken, reason, kept_too=workspace.takes_kept(taken))
-        return build, room
+        return build, free
 
     def _size(self, side: Side) -> float:
         """What all of the partition's rows of a side would take in memory."""
@@ -112,7 +112,9 @@ class PartitionJoin:
                 if self.last:
                     every = np.arange(len(table))
                     yield from workspace.emitter.unmatched(build, table, every, table.stamps)
-                self._reach(build, table, workspace.progress.numbers[build.other], more=more)
+                self._complete_corner(
+                    build, table, workspace.progress.numbers[build.other], more=more
+                )
                 table.clear()
         finally:
             workspace.report_memory()
@@ -136,23 +138,23 @@ class PartitionJoin:
                     probe, rows, np.arange(len(piece)), piece.ats
                 )
             if pause is not None and pause():
-                self._reach(build, table, int(piece.ats[-1] >> 1) + 1, more=more)
+                self._complete_corner(build, table, int(piece.ats[-1] >> 1) + 1, more=more)
                 return False
         return True
 
     def _met_by_all(self, build: Side, table: Table) -> int:
         """How many of the other side's first rows have met all rows of the chunk."""
         last = int(table.stamps[-1] >> 1) if len(table) else -1
-        return self.workspace.cover(self.p).reached(build, last + 1)
+        return self.workspace.cover(self.p).met_by(build, last + 1)
 
-    def _reach(self, build: Side, table: Table, scanned: int, *, more: bool) -> None:
+    def _complete_corner(self, build: Side, table: Table, scanned: int, *, more: bool) -> None:
         """Remember what has met: rows up to the chunk's end with the first `scanned` rows."""
         if self.workspace.covers_apart and len(table):
             held = (
                 int(table.stamps[-1] >> 1) + 1 if more else self.workspace.progress.numbers[build]
             )
             left, right = in_order(build, held, scanned)
-            self.workspace.cover(self.p).reach(left, right)
+            self.workspace.cover(self.p).complete_corner(left, right)
 
     # ---- pairs that have not met ----------------------------------------------------------------
 
@@ -172,11 +174,11 @@ class PartitionJoin:
         return table.find(wanted, self.workspace.pairs, since=since)
 
     def _outside_strips(self, build: Side, table: Table, piece: Piece) -> Found:
-        strips = self.workspace.cover(self.p).arrays()
-        stamps = in_order(build, table.stamps, piece.ats)
+        cover = self.workspace.cover(self.p)
+        here = Presence(table.stamps, departed=None, codes=None)
+        left, right = in_order(build, here, presence_of(piece))
         for found, asked in self._find(table, piece.codes):
-            pairs = in_order(build, found, asked)
-            kept = rectangles.drop_covered(*strips, *stamps, *pairs, len(found))
+            kept = cover.keep_new(left, right, in_order(build, found, asked))
             if kept:
                 yield found[:kept], asked[:kept]
 
@@ -184,10 +186,10 @@ class PartitionJoin:
 class _Chunks:
     """Fills a table with pieces until they are as large as they may be."""
 
-    def __init__(self, workspace: RectangleWorkspace, pieces: Iterator[Piece], room: float) -> None:
+    def __init__(self, workspace: RectangleWorkspace, pieces: Iterator[Piece], free: float) -> None:
         self._workspace = workspace
         self._pieces = pieces
-        self._room = room
+        self._free = free
         self._rest = next(pieces, None)
 
     def fill(self, table: Table) -> bool:
@@ -195,7 +197,7 @@ class _Chunks:
         memory = self._workspace.memory
         while (piece := self._rest) is not None:
             each = memory.row_size(batch_bytes(piece.rows) / len(piece))
-            fits = int((self._room - memory.size(table)) / each)
+            fits = int((self._free - memory.size(table)) / each)
             if fits < 1 and len(table):
                 break
             taken = piece.slice(0, min(max(fits, 1), len(piece)))

@@ -35,7 +35,7 @@ class Rectangles:
     evened: bool
 
 
-class Progress:
+class RectangleProgress:
     """Counts of rows by [side, partition], and how often each partition was joined."""
 
     def __init__(self, partitions: int) -> None:
@@ -51,7 +51,7 @@ class Progress:
     def bounds(self) -> tuple[int, int]:
         return self.numbers[0], self.numbers[1]
 
-    def reached(self, side: Side) -> None:
+    def joined_all(self, side: Side) -> None:
         """Every row of a side so far is part of its partition's rectangle."""
         self.joined[side] = self.arrived[side]
         self.seen[side] = self.numbers[side]

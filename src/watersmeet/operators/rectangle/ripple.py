@@ -25,7 +25,7 @@ def rescan(workspace: RectangleWorkspace, *, last: bool = False) -> Iterator[Mat
             every = np.arange(len(table))
             yield from workspace.emitter.unmatched(side, table, every, table.stamps)
     workspace.metrics.md_tasks += 1
-    workspace.cover(0).reach(*workspace.progress.bounds)
+    workspace.cover(0).complete_corner(*workspace.progress.bounds)
     workspace.progress.joined_partition(0)
 
 

@@ -46,7 +46,6 @@ def load(
 ) -> None:
     """Fill a new join with a saved state, after checking that it is the same join."""
     check(manifest, _parameters(workspace))
-    workspace.emitter.limiter.expect_any_length()
     if manifest["full"]:
         workspace.overflow()
     workspace.kept = manifest["kept"]

@@ -12,7 +12,7 @@ from watersmeet.operators.metrics import FlushRecord
 from watersmeet.operators.rectangle.algorithm import JoinsOnArrival, RectangleAlgorithm
 from watersmeet.operators.rectangle.cover import Cover
 from watersmeet.operators.rectangle.memory import RectangleMemory, SlottedTable
-from watersmeet.operators.rectangle.progress import Counts, Progress
+from watersmeet.operators.rectangle.progress import Counts, RectangleProgress
 from watersmeet.operators.saved import Runs
 from watersmeet.operators.tuning import Tuning
 from watersmeet.operators.workspace import Workspace
@@ -58,7 +58,7 @@ class RectangleWorkspace(Workspace):
         self.disk: list[Runs] = [([], []) for _ in range(self.partitions)]
         self.spilled = np.zeros((2, 2, self.partitions), np.int64)
         """Rows, and bytes, on disk by [side, partition]."""
-        self.progress = Progress(self.partitions)
+        self.progress = RectangleProgress(self.partitions)
         # Partitions that are joined one by one have a cover each, others share one.
         self.covers_apart = algorithm.invoke is not None
         self.covers = [Cover() for _ in range(self.partitions if self.covers_apart else 1)]
@@ -256,7 +256,7 @@ class RectangleWorkspace(Workspace):
 
     # ---- memory ---------------------------------------------------------------------------------
 
-    def cover_marks(self) -> None:
+    def reserve_marks(self) -> None:
         """Have a mark for every row so far."""
         if any(self.emitter.marked):
             self.emitter.marks.cover(2 * max(self.metrics.rows_in) + 2)

@@ -11,7 +11,7 @@ from watersmeet.spark.tables.metrics import RunMetrics
 from watersmeet.spark.tables.plan import Plan
 
 if TYPE_CHECKING:
-    from watersmeet.spark.tables.run import Progress
+    from watersmeet.spark.tables.run import WaveProgress
 
 _WIDTH = 88
 _INDENT = 11
@@ -23,7 +23,7 @@ def explain(
     *,
     key_order: str | None,
     advice: list[str],
-    progress: Progress | None,
+    progress: WaveProgress | None,
     metrics: RunMetrics,
 ) -> str:
     facts = {"join": _question(plan), "algorithm": _algorithm(plan)}

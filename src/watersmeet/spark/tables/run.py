@@ -33,7 +33,7 @@ Scanned = tuple[list[Sections], list[Sections]]
 
 
 @dataclass(frozen=True)
-class Progress:
+class WaveProgress:
     """How far a run has come after a wave."""
 
     wave: int
@@ -65,7 +65,7 @@ class Wave:
     """New rows of the result. `rows` may be used any number of times, also after the run."""
 
     rows: DataFrame
-    progress: Progress
+    progress: WaveProgress
 
     def __repr__(self) -> str:
         return f"<Wave: {self.rows}; {self.progress}>"
@@ -77,7 +77,7 @@ class _Done:
 
     files: Scanned
     records: list[Record]
-    progress: Progress = field(init=False)
+    progress: WaveProgress = field(init=False)
 
     @property
     def results(self) -> list[str]:
@@ -321,12 +321,12 @@ class JoinRun:
         )
         return [record for bundle in bundles for record in bundle["records"]]
 
-    def _progress(self, now: float, inputs: Inputs) -> Progress:
+    def _progress(self, now: float, inputs: Inputs) -> WaveProgress:
         assert self._started is not None
         waves = range(len(self._done))
         left, right = zip(*(inputs.rows_in(wave) for wave in waves), strict=True)
         total = [side.rows for side in inputs.sides]
-        return Progress(
+        return WaveProgress(
             wave=len(self._done),
             waves=len(self._ends),
             rows_read=(sum(left), sum(right)),
