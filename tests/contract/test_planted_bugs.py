@@ -23,16 +23,16 @@ from tests.contract.test_every_operator import (
 )
 from watersmeet.kernels import matching
 from watersmeet.model import JoinType
-from watersmeet.operators.emitter import ResultEmitter
-from watersmeet.operators.progressive import state
+from watersmeet.operators.progressive import reactive, state
 from watersmeet.operators.progressive.arrival import ArrivalStage
 from watersmeet.operators.progressive.history import MdRecord
 from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.progressive.merging import Merging
 from watersmeet.operators.progressive.reactive import ReactiveStage
 from watersmeet.operators.progressive.tasks import DdTask, MdTask
-from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
 from watersmeet.operators.saved import SavedRows
+from watersmeet.operators.workspace import Workspace
+from watersmeet.rows.predicates import EqualKeys
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.index import PairBuffer
 from watersmeet.store.marks import Marks
@@ -103,7 +103,7 @@ BUGS = {
         "xjoin",
         (MdTask, "step"),
         "(first, last)",
-        "(0, LAST_HASH)",
+        "(0, LAST_CODE)",
     ),
     "a second scan at one stamp erases the first": Bug(
         "xjoin",
@@ -120,14 +120,14 @@ BUGS = {
     "a merge claims runs that were flushed while it was interrupted": Bug(
         "hmj",
         (DdTask, "_install"),
-        "Merge(left, right)",
-        "Merge(left, (right[0], 2**62))",
+        "DdRecord(left, right)",
+        "DdRecord(left, (right[0], 2**62))",
     ),
     "PMJ stamps arrivals before the flush that makes room for them": Bug(
         "pmj",
         (ArrivalStage, "flush"),
-        "stamp = self._parts.draw()",
-        "stamp = self._parts.draw() + 50",
+        "stamp = self._workspace.draw()",
+        "stamp = self._workspace.draw() + 50",
     ),
     "PMJ joins memory again for a flush at the end": Bug(
         "pmj",
@@ -162,7 +162,7 @@ BUGS = {
     ),
     "a frequent key's first block pair is skipped": Bug(
         "hmj",
-        (Merging, "_one_hash"),
+        (Merging, "_one_code"),
         "number = 0",
         "number, self.substeps = 0, max(self.substeps, 1)",
     ),
@@ -199,7 +199,7 @@ BUGS = {
     ),
     "rows are let go while partners wait on disk": Bug(
         "rpj",
-        (ArrivalStage, "let_go"),
+        (ArrivalStage, "drop_complete_rows"),
         "on_disk[side.other] == 0",
         "on_disk[side.other] >= 0",
     ),
@@ -218,14 +218,14 @@ BUGS = {
     "a null key is read as a value": Bug(
         "shj",
         (JoinSchema, "encode"),
-        "encoded.valid",
-        "None",
+        "if encoded.valid is not None:",
+        "if False:",
     ),
     "equal hashes are taken for equal keys": Bug(
         "shj",
-        (JoinSchema, "_equal"),
-        "return equal_keys(left, mine, right, others)",
-        "return None",
+        (EqualKeys, "verifier"),
+        "if self.codes_decide:",
+        "if True:",
     ),
     # ---- outer, semi and anti joins ----
     "partners are not marked": Bug(
@@ -238,7 +238,7 @@ BUGS = {
         "hmj",
         (SavedRows, "_load_marks"),
         "batch.column(0).to_numpy().copy()",
-        "outcome.marks.bits",
+        "emitter.marks.bits",
     ),
     "a semi join reports a row for every partner": Bug(
         "rpj",
@@ -248,7 +248,7 @@ BUGS = {
     ),
     "rows count as alone after their first merge": Bug(
         "hmj",
-        (ResultEmitter, "report"),
+        (reactive, "report"),
         "elif last:",
         "else:",
     ),
@@ -261,7 +261,7 @@ BUGS = {
     ),
     "a closed join still holds memory": Bug(
         "rpj",
-        (ProgressiveWorkspace, "tell_memory"),
+        (Workspace, "report_memory"),
         "self.account.hold(self.memory.nbytes",
         "self.account.hold(self.memory.nbytes or self.account.used",
     ),

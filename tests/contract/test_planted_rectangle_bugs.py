@@ -41,7 +41,7 @@ BUGS = {
     ),
     "a joined partition does not become old": Bug(
         "pr-join",
-        (Cover, "reach"),
+        (Cover, "complete_corner"),
         "max(strip.high, right)",
         "strip.high",
     ),
@@ -61,7 +61,7 @@ BUGS = {
         "pr-join",
         (PartitionJoin, "_scan"),
         "int(piece.ats[-1] >> 1) + 1",
-        "parts.progress.numbers[probe]",
+        "self.workspace.progress.numbers[probe]",
     ),
     "strips are told by the row before": Bug(
         "sms",
@@ -90,7 +90,7 @@ BUGS = {
     "left rows meet right rows that are not kept": Bug(
         "hash-ripple",
         (RectangleJoin, "_meet"),
-        "if parts.kept:",
+        "if workspace.kept:",
         "if False:",
     ),
     "what was kept and leaves at last is put behind newer rows": Bug(
@@ -103,14 +103,14 @@ BUGS = {
     "partitions are remapped although rows have been spilled": Bug(
         "pr-join",
         (RectangleJoin, "_arrive"),
-        "if not (parts.full or self._remapped):",
-        "if not self._remapped or parts.full:",
+        "if not (workspace.full or self._remapped):",
+        "if not self._remapped or workspace.full:",
     ),
     "a restored join has the partitions of a new one": Bug(
         "pr-join",
         (state, "load"),
         'np.array(manifest["slots"], np.uint16)',
-        "parts.memory.slots",
+        "workspace.memory.slots",
     ),
     # ---- rows without a partner, and memory ----
     "rows count as alone when they have met one chunk": Bug(
@@ -153,7 +153,7 @@ def test_rows_counted_in_the_partitions_they_had_are_noticed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Results are right then too, but estimates by partition are not."""
-    right, wrong = "parts.progress.arrived[:] = parts.memory.rows", "pass"
+    right, wrong = "workspace.progress.arrived[:] = workspace.memory.rows", "pass"
     Bug("pr-join", (RectangleJoin, "_remap"), right, wrong).plant(monkeypatch)
     with pytest.raises(AssertionError):
         spread(tmp_path, remaps=True)
