@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -185,9 +186,8 @@ class Watched:
     def widths(self, column: int, index: Index) -> Index:
         return self._rows.widths(column, index)
 
-    @property
-    def longest(self) -> int:
-        return self._rows.longest
+    def longest(self, columns: Sequence[int]) -> int:
+        return self._rows.longest(columns)
 
     def key_buffers(self, column: int) -> KeyBuffers:
         return self._rows.key_buffers(column)

@@ -26,7 +26,11 @@ class OutputLimiter:
         ]
 
     def split(self, matches: Matches) -> Iterator[Matches]:
-        longest = sum(rows.source.longest for rows in matches.rows if rows is not None)
+        longest = sum(
+            rows.source.longest(columns)
+            for rows, columns in zip(matches.rows, self._columns, strict=True)
+            if rows is not None and columns
+        )
         if len(matches) * longest <= self.most_bytes:
             yield matches
             return

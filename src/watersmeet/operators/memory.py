@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import ceil
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +29,14 @@ _LEAST_BYTES = 2**19
 
 Reasons = dict[tuple[Side, int], str]
 """Why rows of a side and partition leave memory."""
+
+
+class NewRows(NamedTuple):
+    """Some rows of an arrived batch: where in it they are, and what a table grows by with them."""
+
+    rows: pa.RecordBatch
+    place: slice
+    nbytes: int
 
 
 class MemoryPart:
@@ -91,22 +100,26 @@ class MemoryPart:
                     oldest[side, p] = table.stamps[index[0]]
         return oldest
 
-    def overflow(self, rows: pa.RecordBatch) -> int:
+    def overflow(self, piece: NewRows) -> int:
         """How much must leave before these rows fit; 0 if they do."""
-        size = len(rows) if self._counts_rows else batch_bytes(rows)
+        size = len(piece.rows) if self._counts_rows else piece.nbytes
         return max(self.used + size - self.capacity, 0)
 
-    def piece_rows(self, rows: pa.RecordBatch, start: int) -> int:
-        """How many rows from `start` on to take in at once, at least one."""
-        share = max(int(self.capacity * _PIECE_SHARE), 1)
-        if self._counts_rows:
-            return min(share, len(rows) - start)
-        mean = max(batch_bytes(rows) // max(len(rows), 1), 1)
-        count = min(max(share // mean, 1), len(rows) - start)
-        # Rows of uneven size: halve until the piece really is small.
-        while count > 1 and batch_bytes(rows.slice(start, count)) > 2 * share:
-            count //= 2
-        return count
+    def pieces(self, rows: pa.RecordBatch) -> Iterator[NewRows]:
+        """Rows cut so that they can be taken in one piece after the other."""
+        nbytes, start = batch_bytes(rows), 0
+        mean = max(nbytes // max(len(rows), 1), 1)
+        while start < len(rows):
+            share = max(int(self.capacity * _PIECE_SHARE), 1)
+            count = min(share if self._counts_rows else max(share // mean, 1), len(rows) - start)
+            if count < len(rows):
+                nbytes = batch_bytes(rows.slice(start, count))
+            # Rows of uneven size: halve until the piece really is small.
+            while count > 1 and nbytes > 2 * share and not self._counts_rows:
+                count //= 2
+                nbytes = batch_bytes(rows.slice(start, count))
+            yield NewRows(rows.slice(start, count), slice(start, start + count), nbytes)
+            start += count
 
     def choose(self, victims: Sequence[Victim], target: float) -> tuple[NDArray[np.int64], Reasons]:
         """Rows to give up by [side, partition], in the policy's order until `target` is reached.

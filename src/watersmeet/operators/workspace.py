@@ -78,14 +78,6 @@ class Workspace(ABC):
         self.metrics.null_keys[side] += len(nulls)
         return nulls
 
-    def in_pieces(self, rows: pa.RecordBatch) -> Iterator[slice]:
-        """Where to cut rows so that memory can take them in one piece after the other."""
-        start = 0
-        while start < len(rows):
-            stop = start + self.memory.piece_rows(rows, start)
-            yield slice(start, stop)
-            start = stop
-
     # ---- memory ---------------------------------------------------------------------------------
 
     def bound_chunks(self, arriving_bytes: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -26,9 +27,8 @@ class RowSource(Protocol):
         """How many bytes the values of one column at these positions take."""
         ...
 
-    @property
-    def longest(self) -> int:
-        """No row's values of variable width take more bytes than this."""
+    def longest(self, columns: Sequence[int]) -> int:
+        """So many bytes at most do the values of these columns take in a row, together."""
         ...
 
     def key_buffers(self, column: int) -> KeyBuffers:

@@ -43,10 +43,9 @@ class BatchRows:
     def widths(self, column: int, index: Index) -> Index:
         return self._values_of(column).widths(index, index + 1)
 
-    @property
-    def longest(self) -> int:
+    def longest(self, columns: Sequence[int]) -> int:
         if self._longest is None:
-            self._longest = longest_values(self._columns)
+            self._longest = longest_values([self._columns[column] for column in columns])
         return self._longest
 
     def _values_of(self, column: int) -> Values:
@@ -57,10 +56,10 @@ class BatchRows:
 
 
 def longest_values(columns: Sequence[pa.Array]) -> int:
-    """The longest values of all columns of variable width, added up; at least a row's."""
+    """The longest value of each of these columns, added up."""
     longest = 0
     for column in columns:
-        if len(column) and is_variable(column.type):
+        if len(column):
             every = np.arange(len(column))
             longest += int(values_of(column).widths(every, every + 1).max())
     return longest

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.rows.address import Index, KeyBuffers
-from watersmeet.rows.batch import longest_values
+from watersmeet.rows.batch import is_variable, longest_values
 from watersmeet.rows.values import Mask, fixed_width, is_ranged
 from watersmeet.store.arena import HUGE_PAGE, Arena
 from watersmeet.store.columns import fixed_bytes, make_column
@@ -42,6 +44,7 @@ class RowStore:
             make_column(kind, rows=rows, nbytes=nbytes, huge=huge) for kind in schema.types
         ]
         self._mean_bytes = float(each)
+        self._variable = [n for n, kind in enumerate(schema.types) if is_variable(kind)]
         self._longest = 0
 
     def __len__(self) -> int:
@@ -61,9 +64,8 @@ class RowStore:
         """How many bytes the values of one column at these positions take."""
         return self._columns[column].widths(index)
 
-    @property
-    def longest(self) -> int:
-        """No row's values of variable width take more bytes than this, or ever did here."""
+    def longest(self, columns: Sequence[int]) -> int:
+        """So much, or less, did the values of all columns of variable width ever take in a row."""
         return self._longest
 
     def append(self, stamps: NDArray[np.int64], rows: pa.RecordBatch) -> None:
@@ -71,7 +73,7 @@ class RowStore:
         for column, values in zip(self._columns, rows.columns, strict=True):
             column.append(start, values)
         self._stamps.array[start : self._count] = stamps
-        self._longest = max(self._longest, longest_values(rows.columns))
+        self._longest = max(self._longest, longest_values([rows.column(n) for n in self._variable]))
 
     def remove(self, keep: Mask) -> None:
         """Forget the rows that are not kept."""

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.errors import MemoryTooSmall
 from watersmeet.kernels import matching
 from watersmeet.model import Side
 from watersmeet.operators.emitter import Stamps, in_order
-from watersmeet.operators.memory import Reasons
+from watersmeet.operators.memory import NewRows, Reasons
 from watersmeet.operators.metrics import FlushRecord
 from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
 from watersmeet.policies.flush import Held
@@ -38,10 +37,8 @@ class ArrivalStage:
         self._memory = workspace.memory
         self._joins_on_arrival = workspace.algorithm.joins_on_arrival
 
-    def arrive(
-        self, side: Side, codes: Codes, rows: pa.RecordBatch, now: float
-    ) -> Iterator[Matches]:
-        workspace = self._workspace
+    def arrive(self, side: Side, codes: Codes, piece: NewRows, now: float) -> Iterator[Matches]:
+        workspace, rows = self._workspace, piece.rows
         counts = self._count(codes)
         workspace.rates.arrived(side, counts, now)
         workspace.distinct.update(codes)
@@ -53,10 +50,10 @@ class ArrivalStage:
         if not self._joins_on_arrival:
             # Before they are stamped: what leaves now was never joined with them, and must not
             # seem to have been. Marks have grown already, so there is room after this.
-            yield from self._make_room_for(rows)
+            yield from self._make_room_for(piece)
         stamps = np.arange(workspace.stamp, workspace.stamp + len(rows))
         workspace.stamp += len(rows)
-        workspace.bound_chunks(batch_bytes(rows) / len(rows))
+        workspace.bound_chunks(piece.nbytes / len(rows))
         if self._joins_on_arrival:
             source = BatchRows(rows)
             yield from self._meet(side, codes, source, stamps)
@@ -65,10 +62,11 @@ class ArrivalStage:
                 gone = np.flatnonzero(~keep)
                 yield from workspace.emitter.unmatched(side, source, gone, stamps)
                 codes, stamps, rows = codes[keep], stamps[keep], rows_where(rows, keep)
+                piece = piece._replace(rows=rows, nbytes=batch_bytes(rows))
                 counts = self._count(codes)
         if len(rows):
             if self._joins_on_arrival:
-                yield from self._make_room_for(rows)
+                yield from self._make_room_for(piece)
             workspace.expected.arrived(side, counts)
             self._memory.tables[side].add(codes, stamps, rows, counts)
             workspace.newest[side][counts > 0] = stamps[-1]
@@ -118,9 +116,9 @@ class ArrivalStage:
 
     # ---- making room ----------------------------------------------------------------------------
 
-    def _make_room_for(self, rows: pa.RecordBatch) -> Iterator[Matches]:
+    def _make_room_for(self, piece: NewRows) -> Iterator[Matches]:
         # Again if need be: rows are of uneven size, and a flush reckons with their mean.
-        while (overflow := self._memory.overflow(rows)) and self._memory.rows.any():
+        while (overflow := self._memory.overflow(piece)) and self._memory.rows.any():
             yield from self.make_room(overflow)
 
     def make_room(self, overflow: int) -> Iterator[Matches]:

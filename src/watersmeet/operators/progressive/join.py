@@ -74,9 +74,8 @@ class ProgressiveJoin:
         if (nulls := workspace.without_key(side, encoded)) is not None:
             yield from workspace.emitter.alone(side, BatchRows(encoded.rows), nulls)
             encoded = encoded.with_keys()
-        for piece in workspace.in_pieces(encoded.rows):
-            rows = encoded.rows.slice(piece.start, piece.stop - piece.start)
-            yield from self.arrivals.arrive(side, encoded.codes[piece], rows, self._clock())
+        for piece in workspace.memory.pieces(encoded.rows):
+            yield from self.arrivals.arrive(side, encoded.codes[piece.place], piece, self._clock())
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
         return self.reactive.react(pause)

@@ -20,6 +20,7 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side
 from watersmeet.operators.compaction import compact, end_to_end
 from watersmeet.operators.emitter import Stamps, in_order
+from watersmeet.operators.memory import NewRows
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.rectangle import state
 from watersmeet.operators.rectangle.algorithm import JoinsOnArrival, RectangleAlgorithm
@@ -37,7 +38,7 @@ from watersmeet.store.account import MemoryAccount
 from watersmeet.store.index import Codes
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
-from watersmeet.store.table import Table, batch_bytes
+from watersmeet.store.table import Table
 
 # Strips of a cover that may gather before a join without an end completes its rectangle.
 _MOST_STRIPS = 64
@@ -87,9 +88,9 @@ class RectangleJoin:
             source = StampedRows(encoded.rows, stamps, encoded.codes)
             yield from workspace.emitter.alone(side, source, nulls)
             stamps, encoded = stamps[encoded.valid], encoded.with_keys()
-        for piece in workspace.in_pieces(encoded.rows):
-            rows = encoded.rows.slice(piece.start, piece.stop - piece.start)
-            yield from self._arrive(side, encoded.codes[piece], stamps[piece], rows)
+        for piece in workspace.memory.pieces(encoded.rows):
+            codes = encoded.codes[piece.place]
+            yield from self._arrive(side, codes, stamps[piece.place], piece)
         workspace.progress.numbers[side] = self.metrics.rows_in[side]
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
@@ -206,13 +207,14 @@ class RectangleJoin:
     # ---- arrivals -------------------------------------------------------------------------------
 
     def _arrive(
-        self, side: Side, codes: Codes, stamps: Stamps, rows: pa.RecordBatch
+        self, side: Side, codes: Codes, stamps: Stamps, piece: NewRows
     ) -> Iterator[Matches]:
+        rows = piece.rows
         workspace, progress = self.workspace, self.workspace.progress
         workspace.reserve_marks()
-        workspace.bound_chunks(batch_bytes(rows) / len(rows))
+        workspace.bound_chunks(piece.nbytes / len(rows))
         # First, so that the rows have met all that is in memory while they are there.
-        while workspace.memory.overflow(rows) and workspace.memory.rows.any():
+        while workspace.memory.overflow(piece) and workspace.memory.rows.any():
             yield from self._make_room()
         meets_kept = workspace.kept > 0 and side is Side.LEFT
         if workspace.meeting or meets_kept:
