@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.aggregates.test_numbers import nonnull
 from watersmeet.expressions.expression import _BLOCK, Expression
 from watersmeet.expressions.numbers import ArithmeticFailed
 from watersmeet.expressions.scope import Scope
@@ -114,10 +115,10 @@ def test_a_constant_has_a_value_in_every_row() -> None:
 
 def test_what_is_no_number_can_be_counted() -> None:
     columns = {(RIGHT, "text"): pa.array(["x", None, ""])}
-    assert Expression.parse("text", SCOPE).evaluate(columns, 3).nonnull == 2
-    assert Expression.parse("'x'", SCOPE).evaluate({}, 3).nonnull == 3
+    assert nonnull(Expression.parse("text", SCOPE).evaluate(columns, 3)) == 2
+    assert nonnull(Expression.parse("'x'", SCOPE).evaluate({}, 3)) == 3
     truth = Expression.parse("text > ''", SCOPE).evaluate(columns, 3)
-    assert (truth.values.tolist(), truth.nonnull) == ([1, 0, 0], 2)
+    assert (truth.values.tolist(), nonnull(truth)) == ([1, 0, 0], 2)
 
 
 @pytest.mark.parametrize(

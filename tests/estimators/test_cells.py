@@ -14,9 +14,9 @@ from watersmeet.estimators import (
     Evidence,
     Kind,
     OrderCheck,
+    PartitionedSample,
     Quantity,
     RippleSample,
-    RowSample,
     TailSketch,
     cells,
 )
@@ -144,7 +144,6 @@ def test_no_match_yet() -> None:
     bounded = population.read(40, bounds=[(-2.0, 5.0)])
     assert bounded.high[SUM, 0] == pytest.approx(5 * 3.689 / 0.4, rel=1e-3)
     assert bounded.low[SUM, 0] == pytest.approx(-2 * 3.689 / 0.4, rel=1e-3)
-    assert population.read(40, fanout=7).high[COUNT, 0] == pytest.approx(7 * 9.22, rel=1e-3)
 
 
 def test_a_group_without_totals_has_a_cell() -> None:
@@ -165,7 +164,7 @@ def test_a_group_without_totals_has_a_cell() -> None:
 def test_nothing_or_one_unit_read_is_no_interval_and_no_error(design: str, read: int) -> None:
     totals = np.array([[2.0, 2.0, 1.0, 3.0]])
     zero = np.zeros(1, np.int64)
-    sample: ClusterSample | RippleSample | RowSample
+    sample: ClusterSample | RippleSample | PartitionedSample
     if design == "cluster":
         sample = ClusterSample(blocks=9, rows=90, moments=4)
         for _ in range(read):
@@ -177,11 +176,10 @@ def test_nothing_or_one_unit_read_is_no_interval_and_no_error(design: str, read:
         if read:
             sample.add(zero, zero, zero, totals)
     else:
-        sample = RowSample(rows=(9, 9), moments=4)
-        for side in Side:
-            sample.read(side, read)
+        sample = PartitionedSample(partitions=1, rows=(9, 9), moments=4)
         if read:
-            sample.observe(zero, zero, zero, totals)
+            sample.observe(0, zero, right_numbers=zero, groups=zero, values=totals)
+        sample.joined(0, read=(read, read))
     evidence = Evidence(expressions=1)
     evidence.add(zero, pairs=np.array([2.0 * read]))
     result = cells(sample.totals(), evidence, ALL, centres=[CENTRE])
@@ -306,15 +304,14 @@ def test_every_group_is_judged_for_itself() -> None:
 
 def test_totals_of_inputs_of_unknown_size_are_null() -> None:
     rng = np.random.default_rng(8)
-    sample = RowSample(rows=(None, 400), moments=4)
+    sample = PartitionedSample(partitions=1, rows=(None, 400), moments=4)
     keys = rng.integers(0, 50, 300), rng.integers(0, 50, 200)
     left, right = np.nonzero(keys[0][:, None] == keys[1])
     x = rng.normal(10, 2, 300)[left] - CENTRE
     values = np.stack([np.ones_like(x), np.ones_like(x), x, x**2], axis=1)
     group = np.zeros(len(left), np.int64)
-    sample.observe(left, right, group, values)
-    sample.read(Side.LEFT, 300)
-    sample.read(Side.RIGHT, 200)
+    sample.observe(0, left, right_numbers=right, groups=group, values=values)
+    sample.joined(0, read=(300, 200))
     evidence = Evidence(expressions=1)
     evidence.add(group, pairs=np.ones(len(left)), least=x[:, None], most=x[:, None])
     result = cells(sample.totals(), evidence, ALL, centres=[CENTRE])

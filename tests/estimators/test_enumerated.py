@@ -12,10 +12,11 @@ from watersmeet.estimators import (
     ClusterSample,
     PartitionedSample,
     RippleSample,
-    RowSample,
     Totals,
 )
 from watersmeet.estimators.moments import packed
+from watersmeet.estimators.rows import PairSums, row_totals
+from watersmeet.estimators.totals import Reading
 from watersmeet.model import Side
 
 MOMENTS = 4
@@ -80,15 +81,14 @@ def test_rows(read: tuple[int, int]) -> None:
     samples = []
     for left in combinations(range(5), read[0]):
         for right in combinations(range(4), read[1]):
-            sample = RowSample(rows=(5, 4), moments=MOMENTS)
-            sample.read(Side.LEFT, read[0])
-            sample.read(Side.RIGHT, read[1])
+            seen = PairSums(MOMENTS)
             r, s = (axis.ravel() for axis in np.meshgrid(left, right, indexing="ij"))
             joins = pairs[r, s, 0] > 0
             r, s = r[joins], s[joins]
-            sample.observe(r, s, np.zeros(len(r), np.int64), pairs[r, s])
-            sample._pairs.grow_to(1)
-            samples.append(sample.totals())
+            seen.observe(r, s, np.zeros(len(r), np.int64), pairs[r, s])
+            seen.grow_to(1)
+            readings = Reading(read[0], 5, "left rows"), Reading(read[1], 4, "right rows")
+            samples.append(row_totals(seen, readings))
     check(samples, pairs.sum(axis=(0, 1)))
 
 

@@ -44,23 +44,7 @@ def test_no_spread_is_no_width() -> None:
 def test_rule_of_three() -> None:
     assert zero_match_bound(0.05, (0.01,)) == pytest.approx(368.9, rel=1e-3)
     assert zero_match_bound(0.05, (0.1, 0.1)) == pytest.approx(368.9, rel=1e-3)
-    # Twenty partners come together: a row in twenty stands for all of them.
-    assert zero_match_bound(0.05, (0.1, 1.0), fanout=20) == pytest.approx(737.8, rel=1e-3)
     assert zero_match_bound(0.05, (0.0, 0.5)) == np.inf
-
-
-def test_rule_of_three_with_fanout_holds() -> None:
-    """True count = the bound at d = 20: then no match is seen in about 2.5% of the runs.
-
-    100 left rows of 20 partners each among 2,000 are looked for; p = 10%, q = 20%.
-    3,000 runs: more than 3.5% or less than 1.5% has probability below 0.001.
-    """
-    rng = np.random.default_rng(5)
-    p, q, fanout = 0.1, 0.2, 20
-    rows = round(zero_match_bound(0.05, (p, q), fanout=fanout) / fanout)
-    seen = rng.binomial(fanout, q, (3000, rows)) > 0
-    found = (seen & (rng.random((3000, rows)) < p)).any(axis=1)
-    assert 0.015 < 1 - found.mean() < 0.035
 
 
 def test_error_is_shared_out() -> None:

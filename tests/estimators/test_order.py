@@ -5,13 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from watersmeet.estimators.order import (
-    clustering,
-    design_effect,
-    drift,
-    homogeneity,
-    unshuffled,
-)
+from watersmeet.estimators.order import clustering, unshuffled
 
 
 def test_clustering_from_footers() -> None:
@@ -34,27 +28,3 @@ def test_random_draws_pass_as_often_as_promised() -> None:
     rng = np.random.default_rng(1)
     alarms = [unshuffled((rng.permutation(100)[:30], 100)) < 0.05 for _ in range(400)]
     assert 0.01 < np.mean(alarms) < 0.09
-
-
-def test_drift_of_block_means() -> None:
-    rng = np.random.default_rng(2)
-    numbers = rng.permutation(200)[:40]
-    assert drift(numbers, numbers / 200 + rng.normal(0, 0.2, 40)) < 1e-3
-    alarms = [drift(numbers, rng.normal(size=40)) < 0.05 for _ in range(400)]
-    assert 0.01 < np.mean(alarms) < 0.09
-    assert drift(numbers, np.ones(40)) == 1
-
-
-def test_homogeneity_of_replicates() -> None:
-    """Blocks along a trend disagree; blocks in random order agree as often as promised."""
-    rng = np.random.default_rng(3)
-    sizes = np.full(60, 100.0)
-    assert homogeneity(np.linspace(0, 1, 60) + rng.normal(0, 0.1, 60), sizes) < 1e-3
-    alarms = [homogeneity(rng.normal(5, 1, 60), sizes) < 0.05 for _ in range(400)]
-    assert np.mean(alarms) < 0.09
-    assert homogeneity(np.ones(60), sizes) == 1
-
-
-def test_design_effect() -> None:
-    effect = design_effect(np.array([8.0, 3.0, 1.0]), np.array([2.0, 3.0, 0.0]))
-    assert effect.tolist() == [4.0, 1.0, 1.0]

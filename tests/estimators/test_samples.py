@@ -13,12 +13,12 @@ from watersmeet.estimators import (
     ClusterSample,
     PartitionedSample,
     RippleSample,
-    RowSample,
     Totals,
-    UniverseSample,
     take_all,
 )
 from watersmeet.estimators.moments import packed
+from watersmeet.estimators.rows import PairSums, row_totals
+from watersmeet.estimators.totals import Reading
 from watersmeet.model import Side
 
 Block = tuple[NDArray[np.int64], NDArray[np.float64], int]
@@ -250,24 +250,23 @@ class Join:
         x = self.values[r]
         return r, s, np.stack([np.ones_like(x), np.ones_like(x), x, x**2], axis=1)
 
-    def sample(self, n: int, m: int) -> RowSample:
+    def totals(self, n: int, m: int, *, rows: tuple[int | None, int] | None = None) -> Totals:
         """In three rectangles: then more rows on the left, then on the right."""
-        sample = RowSample(rows=self.rows, moments=4)
+        sample = PairSums(4)
         r, s, values = self.pairs(n, m)
         when = np.maximum((r >= n // 2) * 1, (s >= m // 2) * 2)
         for step in range(3):
             now = when == step
             sample.observe(r[now], s[now], np.zeros(now.sum(), np.int64), values[now])
-        sample.read(Side.LEFT, n)
-        sample.read(Side.RIGHT, m)
-        return sample
+        left, right = rows or self.rows
+        return row_totals(sample, (Reading(n, left, "left rows"), Reading(m, right, "right rows")))
 
 
 def test_pairs_as_they_come_equal_sums_per_key() -> None:
     """The factorised statistics: no pair is needed when a value is u(r) w(s)."""
     join = Join(seed=7)
     n, m = 40, 30
-    totals = join.sample(n, m).totals()
+    totals = join.totals(n, m)
     u = np.stack([np.ones(n), np.ones(n), join.values[:n], join.values[:n] ** 2], axis=1)
     keys = [join.keys[0][:n], join.keys[1][:m]]
     count = np.bincount(keys[1], minlength=12).astype(float)
@@ -294,9 +293,7 @@ def test_pairs_as_they_come_equal_sums_per_key() -> None:
 
 def test_unknown_sizes_leave_ratios() -> None:
     join = Join(seed=8)
-    sample = join.sample(40, 30)
-    sample.rows = (None, 50)
-    totals = sample.totals()
+    totals = join.totals(40, 30, rows=(None, 50))
     assert not totals.scaled
     assert not totals.exact
     np.testing.assert_allclose(totals.value, totals.seen)
@@ -321,27 +318,11 @@ def partitioned(join: Join, depth: tuple[int, int], *, partitions: int = 4) -> P
 @pytest.mark.parametrize("depth", [(40, 30), (60, 30), (40, 50), (60, 50)])
 def test_partitions_of_one_depth_are_the_pooled_formula(depth: tuple[int, int]) -> None:
     join = Join(seed=9)
-    pooled, parts = join.sample(*depth).totals(), partitioned(join, depth).totals()
+    pooled, parts = join.totals(*depth), partitioned(join, depth).totals()
     assert_equal(pooled, parts)
     assert pooled.floor is not None
     assert parts.floor is not None
     np.testing.assert_allclose(pooled.floor, parts.floor, rtol=1e-9)
-
-
-def test_row_samples_of_partitions_add_up() -> None:
-    join = Join(seed=10)
-    r, s, values = join.pairs(40, 30)
-    parts = []
-    for number in range(3):
-        part = RowSample(rows=join.rows, moments=4)
-        mine = join.keys[0][r] % 3 == number
-        part.observe(r[mine], s[mine], np.zeros(mine.sum(), np.int64), values[mine])
-        part.read(Side.LEFT, 40)
-        part.read(Side.RIGHT, 30)
-        parts.append(part)
-    parts[2] += parts[0]
-    parts[2] += parts[1]
-    assert_equal(join.sample(40, 30).totals(), parts[2].totals())
 
 
 def test_some_partitions_with_variance_of_their_own() -> None:
@@ -356,11 +337,13 @@ def test_some_partitions_with_variance_of_their_own() -> None:
         r, s = half[0][r], half[1][s]
         x = join.values[r]
         values = np.stack([np.ones_like(x), np.ones_like(x), x, x**2], axis=1)
-        stratum = RowSample(rows=(len(mine[0]), len(mine[1])), moments=4)
-        stratum.read(Side.LEFT, len(half[0]))
-        stratum.read(Side.RIGHT, len(half[1]))
+        stratum = PairSums(4)
         stratum.observe(r, s, np.zeros(len(r), np.int64), values)
-        alone = stratum.totals()
+        readings = (
+            Reading(len(half[0]), len(mine[0]), "left rows"),
+            Reading(len(half[1]), len(mine[1]), "right rows"),
+        )
+        alone = row_totals(stratum, readings)
         taus.append(alone.value[0, 0])
         own.append(alone.covariance[0, 0])
         sizes.append(len(mine[0]))
@@ -378,29 +361,6 @@ def test_some_partitions_with_variance_of_their_own() -> None:
     expected = (60 / x.sum()) ** 2 * (between + 3 / 4 * sum(own))
     assert totals.covariance[0, 0] == pytest.approx(expected)
     assert totals.degrees == 2
-
-
-def test_a_sample_of_keys() -> None:
-    sample = UniverseSample(fraction=0.25, rows=1000, moments=1)
-    rows = np.array([3.0, 5.0, 2.0, 10.0])
-    y = np.array([6.0, 0.0, 1.0, 30.0])
-    sample.read(rows)
-    found = y > 0
-    sample.add(np.zeros(3, np.int64), y[found, None], rows_of_keys=rows[found])
-    totals = sample.totals()
-    rate = y.sum() / rows.sum()
-    assert totals.value.item() == pytest.approx(1000 * rate)
-    expected = (1000 / 20) ** 2 * 0.75 * 4 / 3 * ((y - rate * rows) ** 2).sum()
-    assert totals.covariance.item() == pytest.approx(expected)
-
-
-def test_all_keys_are_exact() -> None:
-    sample = UniverseSample(fraction=1.0, rows=8, moments=1)
-    sample.read(np.array([3.0, 5.0]))
-    sample.add(np.array([0, 0]), np.array([[2.0], [4.0]]), rows_of_keys=np.array([3.0, 5.0]))
-    totals = sample.totals()
-    assert totals.exact
-    assert totals.value.item() == 6
 
 
 def test_a_stratum_joined_completely_adds_value_and_no_variance() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from tests.operators.making import make_progressive
 from watersmeet.model import Side
-from watersmeet.operators.family import make_progressive
 from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Costs, Tuning
 from watersmeet.rows.address import Matches

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tests.operators.inputs import COSTS
+from tests.operators.making import make_progressive
 from watersmeet.model import Side
-from watersmeet.operators.family import make_progressive
 from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from tests.operators.inputs import BLOCK_BYTES, COSTS, SCHEMA, batch, make, numbered
+from tests.operators.making import make_progressive
 from watersmeet.model import Side
-from watersmeet.operators.family import PROGRESSIVE, make_progressive
+from watersmeet.operators.family import PROGRESSIVE
 from watersmeet.operators.metrics import FlushRecord, Metrics
 from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning

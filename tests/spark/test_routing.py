@@ -19,7 +19,7 @@ from tests.keyed import matching
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.spark.routing import Broadcast, HashRouter, Router
+from watersmeet.spark.routing import HashRouter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -267,22 +267,7 @@ def test_a_slice_of_a_batch_is_routed_as_in_the_whole(table: pa.RecordBatch) -> 
         assert router.assign(Side.LEFT, table.slice(0, 0)).size == 0
 
 
-@pytest.mark.parametrize("make", [Broadcast, lambda n: hash_router(n)], ids=["broadcast", "hash"])
-def test_a_join_needs_an_instance(make: Callable[[int], Router]) -> None:
-    with pytest.raises(InvalidArgument, match="in 0 instances"):
-        make(0)
-
-
-def hash_router(instances: int) -> HashRouter:
+def test_a_join_needs_an_instance() -> None:
     schema = pa.schema({"k": pa.int64()})
-    return HashRouter.of(JoinSchema.resolve(schema, schema, "k"), instances=instances)
-
-
-@pytest.mark.spark
-def test_a_broadcast_row_goes_everywhere(spark: SparkSession) -> None:
-    router: Router = Broadcast(3)
-    frame = spark.range(2)
-    assert frame.select(router.column(Side.LEFT, frame)).first() == ([0, 1, 2],)
-    order, offsets = router.group(Side.LEFT, pa.record_batch({"id": [5, 6]}))
-    assert order.tolist() == [0, 1, 0, 1, 0, 1]
-    assert offsets.tolist() == [0, 2, 4, 6]
+    with pytest.raises(InvalidArgument, match="in 0 instances"):
+        HashRouter.of(JoinSchema.resolve(schema, schema, "k"), instances=0)

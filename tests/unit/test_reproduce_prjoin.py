@@ -12,10 +12,9 @@ import pytest
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side
-from watersmeet.operators.rectangle import costs
 from watersmeet.reproduce.claim import Claim
 from watersmeet.reproduce.prjoin import claims as judged
-from watersmeet.reproduce.prjoin import model, rates
+from watersmeet.reproduce.prjoin import costs, model, rates
 from watersmeet.reproduce.prjoin.devices import DISK, DISK_SYNCHRONOUS, SSD, Devices
 from watersmeet.reproduce.prjoin.ledger import Ledger
 from watersmeet.reproduce.prjoin.relations import (

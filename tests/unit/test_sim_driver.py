@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.operators.making import make_progressive
 from watersmeet.errors import InvalidArgument
-from watersmeet.operators.family import make_progressive
 from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Costs, Tuning
 from watersmeet.rows.address import Stage

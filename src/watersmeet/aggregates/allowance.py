@@ -76,11 +76,3 @@ class Allowance:
     def pairs(self) -> int:
         """Pairs of rows that are looked at together."""
         return min(max(self.work // _PAIR_BYTES, _LEAST_PAIRS), MOST_PAIRS)
-
-
-def megabytes(nbytes: float) -> str:
-    """
-    >>> megabytes(3 * 2**20), megabytes(2**18)
-    ('3 MB', '0.2 MB')
-    """
-    return f"{nbytes / _MB:,.0f} MB" if nbytes >= _MB else f"{nbytes / _MB:.1f} MB"

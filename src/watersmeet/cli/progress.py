@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.local import LocalJoin
-from watersmeet.local.explain import megabytes
+from watersmeet.words import megabytes
 
 _REDRAW_S = 0.1
 _CLEAR = "\r\x1b[K"

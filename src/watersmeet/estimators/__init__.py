@@ -1,7 +1,7 @@
 """From a sample of a join to totals, and from totals to cells with intervals to believe.
 
-Sampling designs (`ClusterSample`, `StratifiedSample`, `RippleSample`, `RowSample`,
-`PartitionedSample`, `UniverseSample`) collect statistics that add up in any order and hand over
+Sampling designs (`ClusterSample`, `StratifiedSample`, `RippleSample`,
+`PartitionedSample`) collect statistics that add up in any order and hand over
 `Totals`; `cells` turns those, with the `Evidence` beside them, into values, intervals and trust.
 """
 
@@ -12,12 +12,10 @@ from watersmeet.estimators.forecast import Forecast
 from watersmeet.estimators.partitions import PartitionedSample
 from watersmeet.estimators.quantities import Kind, Quantity
 from watersmeet.estimators.ripple import RippleSample
-from watersmeet.estimators.rows import RowSample
 from watersmeet.estimators.stratified import StratifiedSample
 from watersmeet.estimators.tails import TailSketch
 from watersmeet.estimators.totals import Reading, Totals, take_all
 from watersmeet.estimators.trust import OrderCheck
-from watersmeet.estimators.universe import UniverseSample
 from watersmeet.estimators.unread import Unread
 from watersmeet.estimators.unseen import Unseen, unseen_groups
 
@@ -32,11 +30,9 @@ __all__ = [
     "Quantity",
     "Reading",
     "RippleSample",
-    "RowSample",
     "StratifiedSample",
     "TailSketch",
     "Totals",
-    "UniverseSample",
     "Unread",
     "Unseen",
     "cells",

@@ -52,15 +52,13 @@ def cells(
     layout: OrderCheck | None = None,
     bounds: Sequence[Bound | None] | None = None,
     unread: Sequence[Unread] | None = None,
-    fanout: int = 1,
 ) -> Cells:
     """Intervals at `confidence` for each cell, or for `statements` of them at once.
 
     `looks` is how often the result will be shown (None: as often as you like). `bounds` are
-    least and most value of each expression where the files' footers know them, `fanout` the
-    most partners a row can have, for the bound before any match. `unread` is what is known of
-    blocks that were not read: an item for each expression, and a last one for COUNT(*). A group
-    that is known to `evidence` but has no totals yet has a cell too.
+    least and most value of each expression where the files' footers know them. `unread` is what
+    is known of blocks that were not read: an item for each expression, and a last one for
+    COUNT(*). A group that is known to `evidence` but has no totals yet has a cell too.
     """
     totals = totals.padded(evidence.groups)
     readings = [reading for reading in totals.readings if not reading.complete]
@@ -81,7 +79,6 @@ def cells(
             unread=Unread(bounds=(0.0, 0.0))
             if unread is None
             else unread[-1 if quantity.expression is None else quantity.expression],
-            fanout=fanout,
         )
         for quantity in kinds
     ]
@@ -99,7 +96,6 @@ def _column(
     bound: Bound | None,
     layout: OrderCheck,
     unread: Unread,
-    fanout: int,
 ) -> tuple[NDArray[np.generic], ...]:
     kind = quantity.kind
     groups = totals.groups
@@ -130,7 +126,7 @@ def _column(
         )  # fmt: skip
     if kind.is_total:
         low, high = _no_rows(
-            totals, evidence, (low, high), quantity=quantity, bound=bound, fanout=fanout, tail=tail
+            totals, evidence, (low, high), quantity=quantity, bound=bound, tail=tail
         )
         if not totals.scaled:
             value, low, high = (np.full(groups, np.nan) for _ in range(3))
@@ -269,7 +265,6 @@ def _no_rows(
     *,
     quantity: Quantity,
     bound: Bound | None,
-    fanout: int,
     tail: float,
 ) -> tuple[Floats, Floats]:
     low, high = interval
@@ -277,7 +272,7 @@ def _no_rows(
     if not none.any():
         return low, high
     fractions = tuple(reading.fraction for reading in totals.readings)
-    pairs = zero_match_bound(tail, fractions, fanout=fanout)
+    pairs = zero_match_bound(tail, fractions)
     if quantity.kind is Kind.COUNT:
         least, most = 0.0, pairs
     elif bound is None:

@@ -82,12 +82,11 @@ def gamma_interval(
     return np.where(still, estimate, low), np.where(still, estimate, high)
 
 
-def zero_match_bound(tail: float, fractions: tuple[float, ...], *, fanout: int = 1) -> float:
-    """No pair has been seen: how many may there be? The rule of three, with partners.
+def zero_match_bound(tail: float, fractions: tuple[float, ...]) -> float:
+    """No pair has been seen: how many may there be? The rule of three.
 
-    A row that has up to `fanout` partners is found with probability p (1 - (1 - q)^fanout) and
-    stands for as many pairs. Where nothing was read there is no bound.
+    `fractions` are the parts of each sampled side that were read. Where nothing was read there
+    is no bound.
     """
-    first, second = (*fractions, 1.0)[:2]
-    found = first * (1 - (1 - second) ** fanout)
-    return -math.log(tail / 2) * fanout / found if found else math.inf
+    found = math.prod(fractions)
+    return -math.log(tail / 2) / found if found else math.inf

@@ -70,41 +70,6 @@ class PairSums:
         return Spread(total, (left.residuals()[0], right.residuals()[0]), pairs)
 
 
-class RowSample:
-    """Pairs of rows as they are found, and how many rows of each side were read for them.
-
-    Sizes may be unknown: then COUNT and SUM are not available, AVG and STDDEV are.
-    """
-
-    def __init__(self, *, rows: tuple[int | None, int | None], moments: int) -> None:
-        self.rows = rows
-        self._read = [0, 0]
-        self._pairs = PairSums(moments)
-
-    def read(self, side: Side, rows: int) -> None:
-        """More rows of a side have been joined with all that was read of the other."""
-        self._read[side] += rows
-
-    def observe(
-        self, left_numbers: Integers, right_numbers: Integers, groups: Integers, values: Floats
-    ) -> None:
-        """New pairs: row numbers of each side, group, and the moments each pair adds."""
-        self._pairs.observe(left_numbers, right_numbers, groups, values)
-
-    def __iadd__(self, other: Self) -> Self:
-        """Other partitions of the same rows: the rows read are the same, the pairs are not."""
-        self._pairs += other._pairs
-        self._read = [max(a, b) for a, b in zip(self._read, other._read, strict=True)]
-        return self
-
-    def totals(self) -> Totals:
-        left, right = (
-            Reading(read, rows, f"{side.name.lower()} rows")
-            for side, read, rows in zip(Side, self._read, self.rows, strict=True)
-        )
-        return row_totals(self._pairs, (left, right))
-
-
 def row_totals(pairs: PairSums, readings: tuple[Reading, Reading]) -> Totals:
     scaled = all(reading.of is not None for reading in readings)
     scale = 1.0

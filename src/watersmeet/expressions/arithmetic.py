@@ -143,10 +143,6 @@ def _without_zeros(operator: str, left: Numbers, right: Numbers, active: Active)
     return Numbers(np.where(zeros, one, right.values), right.valid, right.scale, bounds)
 
 
-def _remainders(left: Bounds, right: Bounds) -> Bounds:
-    return min(left[0], 0), max(left[1], 0)
-
-
 def _remainder(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     """With the sign of the dividend, as in Java."""
     if left.dtype != object:

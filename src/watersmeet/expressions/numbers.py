@@ -48,10 +48,6 @@ class Numbers:
     def exact(self) -> bool:
         return self.values.dtype.kind != "f"
 
-    @property
-    def nonnull(self) -> int:
-        return self.values.size if self.valid is None else int(np.count_nonzero(self.valid))
-
     def spread(self, rows: int) -> Numbers:
         """One value for each row, also of a constant, and zero where it is null."""
         values = np.ascontiguousarray(np.broadcast_to(self.values, rows))

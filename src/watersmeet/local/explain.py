@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from watersmeet.local.driver import Driver
 from watersmeet.operators.family import find_algorithm
 from watersmeet.rows.address import Stage
+from watersmeet.words import megabytes, paragraph
 
 _DECISIONS = 5
-_WIDTH = 88
 
 _IN_WORDS = {
     "shj": "the symmetric hash join: both inputs stay in memory and must fit",
@@ -54,20 +52,8 @@ def explain(driver: Driver) -> str:
     latest = [str(record) for record in metrics.flushes][-_DECISIONS:]
     if latest:
         facts["flushes"] = f"{metrics.flush_count:,}; what left memory last, and why:"
-    lines = [_paragraph(name, fact) for name, fact in facts.items()]
-    return "\n".join(lines + [_paragraph("", record) for record in latest])
-
-
-def _paragraph(name: str, text: str) -> str:
-    indent = " " * 11
-    return textwrap.fill(
-        text,
-        width=_WIDTH,
-        initial_indent=name.ljust(11),
-        subsequent_indent=indent + ("  " if not name else ""),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    lines = [paragraph(name, fact) for name, fact in facts.items()]
+    return "\n".join(lines + [paragraph("", record, hanging=2) for record in latest])
 
 
 def _question(driver: Driver) -> str:
@@ -78,14 +64,6 @@ def _question(driver: Driver) -> str:
         names = [(key.left, key.right) for key in driver.schema.keys]
         keys = " and ".join(mine if mine == other else f"{mine} = {other}" for mine, other in names)
     return f"{driver.question.how}, {left} with {right}, on {keys}"
-
-
-def megabytes(nbytes: int) -> str:
-    """
-    >>> megabytes(1_572_864)
-    '1.5 MB'
-    """
-    return f"{nbytes / 2**20:,.1f} MB"
 
 
 def _algorithm(driver: Driver) -> str:

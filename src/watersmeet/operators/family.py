@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
@@ -190,17 +190,3 @@ def check_predicates(name: str, schema: JoinSchema) -> None:
 def _takes(mechanism: Mechanism, schema: JoinSchema) -> bool:
     bands = any(not isinstance(each, EqualKeys) for each in schema.predicates)
     return len(schema.inputs) <= mechanism.most_inputs and (mechanism.takes_bands or not bands)
-
-
-def make_progressive(name: str, schema: JoinSchema, **settings: Any) -> ProgressiveJoin:
-    """An algorithm of the progressive mechanism, for who looks inside it."""
-    join = make_operator(name, schema, **settings)
-    assert isinstance(join, ProgressiveJoin), f"{name} is a rectangle join"
-    return join
-
-
-def make_rectangle(name: str, schema: JoinSchema, **settings: Any) -> RectangleJoin:
-    """An algorithm of the rectangle mechanism, for who looks inside it."""
-    join = make_operator(name, schema, **settings)
-    assert isinstance(join, RectangleJoin), f"{name} is a progressive join"
-    return join

@@ -14,8 +14,8 @@ from watersmeet.errors import SchemaError
 from watersmeet.model import Side
 from watersmeet.rows.output import OutputColumn
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.spark.frames import quoted
 from watersmeet.spark.keys import Frames, first_line
+from watersmeet.spark.sql import quoted
 
 
 def result_columns(frames: Frames, join: JoinSchema) -> StructType:

@@ -74,8 +74,3 @@ def _guessed_rows(dataframe: DataFrame) -> int | None:
 
 def _size(plan: Any) -> int:
     return int(str(plan.stats().sizeInBytes()))
-
-
-def quoted(name: str) -> str:
-    """A column's name where Spark would read a dot or a backtick as a sign."""
-    return "`" + name.replace("`", "``") + "`"

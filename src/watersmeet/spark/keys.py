@@ -34,10 +34,10 @@ from watersmeet.model import Side
 from watersmeet.rows.on import KeyNames, check_name, key_names, spelled
 from watersmeet.rows.output import Schemas
 from watersmeet.rows.types import comparison_type, padding_of, with_padding
-from watersmeet.spark.frames import quoted
 from watersmeet.spark.scans.files import JavaObject
 from watersmeet.spark.scans.filters import Node
 from watersmeet.spark.scans.refusal import Refused
+from watersmeet.spark.sql import quoted
 
 Frames = tuple[DataFrame, DataFrame]
 # Where in a text of one line, and the sign that the plan follows.

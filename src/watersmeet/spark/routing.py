@@ -25,6 +25,7 @@ from watersmeet.rows.leaves import Fixed, Leaves, Mask
 from watersmeet.rows.output import KeyPair, Schemas
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.rows.types import Incomparable, common_type, padding_of, with_padding
+from watersmeet.spark.sql import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -100,10 +101,10 @@ class HashRouter:
 
         keys = []
         for key in self.keys[side]:
-            column = dataframe[_quoted(key.name)].cast(from_arrow_type(key.type))
+            column = dataframe[quoted(key.name)].cast(from_arrow_type(key.type))
             length = padding_of(key)
             keys.append(functions.rpad(column, length, " ") if length else column)
-        others = [dataframe[_quoted(name)] for name in self.others[side].names]
+        others = [dataframe[quoted(name)] for name in self.others[side].names]
         lost = reduce(or_, (key.isNull() for key in keys))
         # Without a column it is the seed, and Spark wants at least one.
         spread = functions.xxhash64(*others or [functions.lit(None)])
@@ -117,25 +118,6 @@ class HashRouter:
         for column in self.others[side]:
             hashed.add(batch.column(column.name).take(pa.array(rows)), column.type)
         return hashed.values
-
-
-@dataclass(frozen=True)
-class Broadcast:
-    """Every row to every instance: ticks, marks, punctuations."""
-
-    instances: int
-
-    def __post_init__(self) -> None:
-        _check_count(self.instances)
-
-    def group(self, side: Side, batch: pa.RecordBatch) -> Grouped:
-        rows = np.arange(batch.num_rows)
-        return np.tile(rows, self.instances), np.arange(self.instances + 1) * batch.num_rows
-
-    def column(self, side: Side, dataframe: DataFrame) -> Column:
-        from pyspark.sql import functions
-
-        return functions.array(*map(functions.lit, range(self.instances)))
 
 
 def _check_count(instances: int) -> None:
@@ -161,10 +143,6 @@ def _simple_columns(schema: pa.Schema) -> pa.Schema:
         except Incomparable:
             continue
     return pa.schema(found)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 class _SparkHashes:

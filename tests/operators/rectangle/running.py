@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from tests.operators.making import make_rectangle
 from watersmeet.model import Side
-from watersmeet.operators.family import make_rectangle
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches

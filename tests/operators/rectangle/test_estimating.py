@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.operators.making import make_rectangle
 from watersmeet.errors import InvalidArgument
 from watersmeet.estimators.totals import Totals
 from watersmeet.model import Side
-from watersmeet.operators.family import make_rectangle
 from watersmeet.operators.rectangle.estimating import RectangleEstimate
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.tuning import Invocation, Tuning

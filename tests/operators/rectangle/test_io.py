@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.operators.rectangle.running import Watched
-from watersmeet.operators.rectangle import costs
-from watersmeet.operators.rectangle.costs import Setting
 from watersmeet.operators.tuning import Invocation, Tuning
+from watersmeet.reproduce.prjoin import costs
+from watersmeet.reproduce.prjoin.costs import Setting
 
 MEMORY, ROWS, PARTITIONS = 2_000, 40_000, 64
 TUNING = Tuning(partitions=PARTITIONS, memory_rows=MEMORY, expected_rows=(ROWS, ROWS))

@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.operators.making import make_rectangle
 from tests.operators.rectangle.running import SCHEMAS, Watched, batch
 from watersmeet.model import Side
-from watersmeet.operators.family import RECTANGLE, make_rectangle
+from watersmeet.operators.family import RECTANGLE
 from watersmeet.operators.tuning import Invocation, Tuning
 from watersmeet.rows.address import Stage
 from watersmeet.rows.schema import JoinSchema

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from watersmeet.words import seconds_text, size_text
+
 if TYPE_CHECKING:
     from watersmeet.aggregates.answer.estimate import Estimate
 
@@ -81,29 +83,6 @@ def number_text(value: float) -> str:
     if abs(value) >= 1e5:
         return f"{value:,.0f}"
     return f"{value:,.6g}"
-
-
-def size_text(nbytes: float) -> str:
-    """
-    >>> size_text(3.1e9), size_text(52_400_000), size_text(812)
-    ('3.1 GB', '52 MB', '1 kB')
-    """
-    for size, unit in ((1e9, "GB"), (1e6, "MB")):
-        if nbytes >= size:
-            return (
-                f"{nbytes / size:.1f} {unit}"
-                if nbytes < 10 * size
-                else f"{nbytes / size:,.0f} {unit}"
-            )
-    return f"{nbytes / 1e3:.0f} kB"
-
-
-def seconds_text(seconds: float) -> str:
-    """
-    >>> seconds_text(0.042), seconds_text(4.21), seconds_text(31.4)
-    ('0.04 s', '4.2 s', '31 s')
-    """
-    return f"{seconds:.{2 if seconds < 1 else 1 if seconds < 10 else 0}f} s"
 
 
 def group_text(key: Sequence[Any]) -> str:

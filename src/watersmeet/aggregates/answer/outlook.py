@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from watersmeet.aggregates.answer.estimate import Estimate
-from watersmeet.aggregates.answer.layout import seconds_text
 from watersmeet.estimators import Forecast
+from watersmeet.words import seconds_text
 
 _NOT_EVERYTHING = 0.6
 # So many make the worst of them hard to know.

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.aggregates.allowance import MOST_PAIRS, SideTooLarge, megabytes
+from watersmeet.aggregates.allowance import MOST_PAIRS, SideTooLarge
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.partials.groups import Groups
 from watersmeet.aggregates.partials.key_sums import (
@@ -33,6 +33,7 @@ from watersmeet.kernels import lookup
 from watersmeet.model import Side
 from watersmeet.rows.address import Rows
 from watersmeet.rows.batch import BatchRows
+from watersmeet.words import megabytes
 
 _FEWEST_SLOTS = 1024
 # Of a row while entries are built: its hash, twice for a moment, its slots (twice as many as keys,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from watersmeet.aggregates.allowance import TooManyGroups, megabytes
+from watersmeet.aggregates.allowance import TooManyGroups
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.partials.totals import BlockTotals, GroupTotals, added_up
 from watersmeet.store.leftovers import hand_back
+from watersmeet.words import megabytes
 
 # Adding up costs as much as there is already, so it waits for as much again, and this at least.
 _WAITING = 1 << 16

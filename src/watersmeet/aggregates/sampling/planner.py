@@ -29,6 +29,7 @@ from watersmeet.expressions.bounds import BlockBounds, Extremes, block_bounds
 from watersmeet.expressions.expression import Expression
 from watersmeet.model import JoinType, Side
 from watersmeet.policies.order import random_order
+from watersmeet.words import megabytes
 
 Range = tuple[int, int]
 
@@ -224,14 +225,14 @@ def _plan(
                 orders=_orders(tables, [sampled], seed=seed),
                 needs=None,
                 reason=f"the {sampled.other.name.lower()} side fits in memory "
-                f"({_megabytes(other.held)} of {_megabytes(memory)}) and is read first",
+                f"({megabytes(other.held)} of {megabytes(memory)}) and is read first",
             )
     if how is not JoinType.INNER:
         kept = " or ".join(side.name.lower() for side in allowed)
         raise InvalidArgument(
             f"A {how} join is estimated from its {kept} side while the other is complete, and "
-            f"that one does not fit in memory ({_megabytes(tables[allowed[0].other].held)} of "
-            f"{_megabytes(memory)}): whether a row stays alone is not known before.",
+            f"that one does not fit in memory ({megabytes(tables[allowed[0].other].held)} of "
+            f"{megabytes(memory)}): whether a row stays alone is not known before.",
             remedy="Give more memory, or use Spark's own aggregate.",
         )
     return ReadPlan(
@@ -240,8 +241,8 @@ def _plan(
         orders=_orders(tables, tuple(Side), seed=seed),
         needs=None,
         reason="neither side fits in memory "
-        f"({_megabytes(min(table.held for table in tables))} for the smaller, "
-        f"{_megabytes(memory)} allowed) and they are not both clustered on the key",
+        f"({megabytes(min(table.held for table in tables))} for the smaller, "
+        f"{megabytes(memory)} allowed) and they are not both clustered on the key",
         objection=_objection(tables),
     )
 
@@ -322,7 +323,3 @@ def cut(rows: int, most: int) -> Iterator[tuple[int, int]]:
     parts = max(-(-rows // most), 1)
     ends = [rows - rows * part // parts for part in reversed(range(parts + 1))]
     yield from ((start, stop) for start, stop in pairwise(ends) if stop > start)
-
-
-def _megabytes(nbytes: int) -> str:
-    return f"{nbytes / 2**20:,.0f} MB"

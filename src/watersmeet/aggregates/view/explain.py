@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import textwrap
-
 from watersmeet.aggregates.answer.estimate import Estimate
-from watersmeet.aggregates.answer.layout import seconds_text, size_text
 from watersmeet.aggregates.answer.outlook import Outlook
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.sampling.looks import Looks
 from watersmeet.aggregates.sampling.planner import Design, ReadPlan, Table
 from watersmeet.model import Side
-
-_WIDTH = 88
-_INDENT = 11
+from watersmeet.words import count_text, paragraph, seconds_text, size_text
 
 
 def explain(
@@ -49,7 +44,7 @@ def explain(
         part = size if latest.progress.counted else f"{latest.fraction:.1%} of all partitions"
         facts["read"] = f"{part} in {seconds_text(latest.seconds)}, look {latest.progress.look}"
     facts["forecast"] = "comes with the first estimate" if outlook is None else str(outlook)
-    return "\n".join(_paragraph(name, text) for name, text in facts.items())
+    return "\n".join(paragraph(name, text) for name, text in facts.items())
 
 
 def _role(plan: ReadPlan, side: Side, table: Table) -> str:
@@ -75,8 +70,8 @@ def _sample(plan: ReadPlan, table: Table) -> str:
             if stratum < 0
         )
         certain = (
-            f"{_count(division.certain, 'block')} ({rows:,} rows) read in any case, for size or "
-            "for what the files say of the content; "
+            f"{count_text(division.certain, 'block')} ({rows:,} rows) read in any case, for size "
+            "or for what the files say of the content; "
         )
     others = "the others" if certain else "blocks"
     if not table.facts:
@@ -84,10 +79,6 @@ def _sample(plan: ReadPlan, table: Table) -> str:
     if division.count > 1:
         return f"{certain}{others} drawn from {division.count} strata of blocks alike"
     return f"{certain}{others} drawn alike"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _looks(plan: ReadPlan, looks: Looks) -> str:
@@ -117,14 +108,3 @@ def largest_need(tables: tuple[Table, Table], plan: ReadPlan) -> int:
 
 def _entries(table: Table, blocks: tuple[int, ...]) -> int:
     return sum(table.blocks[block].rows for block in blocks) * table.key_sum_bytes
-
-
-def _paragraph(name: str, text: str) -> str:
-    return textwrap.fill(
-        text,
-        width=_WIDTH,
-        initial_indent=name.ljust(_INDENT),
-        subsequent_indent=" " * _INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from watersmeet import local
 from watersmeet.cli.demo.timeline import Timeline, Track
-from watersmeet.local.explain import megabytes
 from watersmeet.rows.address import Stage
+from watersmeet.words import megabytes
 
 _ORDERS = 300_000
 _PAYMENTS = 500_000

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from watersmeet.operators.rectangle import costs
 from watersmeet.reproduce.claim import Claim
-from watersmeet.reproduce.prjoin import model, rates
+from watersmeet.reproduce.prjoin import costs, model, rates
 from watersmeet.reproduce.prjoin.devices import DISK, DISK_SYNCHRONOUS, SSD, SSD_4K, Devices
 from watersmeet.reproduce.prjoin.figures import half_widths, intervals
 from watersmeet.reproduce.prjoin.runs import Run, Runs

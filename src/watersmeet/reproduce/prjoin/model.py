@@ -1,6 +1,6 @@
 """The cost models as curves: what the paper draws as "c-" lines in figure 8.
 
-`operators.rectangle.costs` has the equations; here each step's cost and area are laid end to end.
+`costs` has the equations; here each step's cost and area are laid end to end.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from watersmeet.operators.rectangle.costs import Setting
+from watersmeet.reproduce.prjoin.costs import Setting
 from watersmeet.reproduce.prjoin.devices import DISK_SYNCHRONOUS
 from watersmeet.sim.delays import Seconds
 

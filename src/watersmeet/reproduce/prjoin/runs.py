@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from watersmeet.model import Side
-from watersmeet.operators.family import make_rectangle
+from watersmeet.operators.family import RECTANGLE
+from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.tuning import Invocation, Tuning
 from watersmeet.reproduce.prjoin.devices import Devices
 from watersmeet.reproduce.prjoin.ledger import Bookkeeper, Counts, Ledger
@@ -65,9 +66,9 @@ def run_case(case: Case, *, parameters: Parameters, directory: Path) -> Run:
     books = Bookkeeper()
     rows = parameters.rows
     sizes = (rows, 2 * rows if case.relations is Relations.DOUBLE else rows)
-    join = make_rectangle(
-        case.algorithm,
+    join = RectangleJoin(
         join_schema(),
+        RECTANGLE[case.algorithm],
         memory=MemoryAccount(ACCOUNT_BYTES),
         spill=SpillArea(directory, observe=books.observe),
         tuning=Tuning(

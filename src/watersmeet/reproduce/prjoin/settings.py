@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from watersmeet.errors import InvalidArgument
-from watersmeet.operators.rectangle.costs import Setting as CostSetting
+from watersmeet.reproduce.prjoin.costs import Setting as CostSetting
 from watersmeet.reproduce.prjoin.devices import DISK_SYNCHRONOUS
 
 SMALLEST_SCALE = 0.002

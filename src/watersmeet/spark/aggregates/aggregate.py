@@ -34,6 +34,7 @@ from watersmeet.spark.jobs import count_partitions
 from watersmeet.spark.keys import compared, named_keys
 from watersmeet.spark.scans.ranges import Footers
 from watersmeet.spark.scans.relation import PlainScan, arrow_schema, open_relation
+from watersmeet.spark.sql import quoted
 from watersmeet.spark.storage import RunStorage, check_storage
 
 _UNKNOWN_ROWS = 1 << 20
@@ -114,8 +115,8 @@ def aggregate(
     check_char_columns((left, right), resolved)
     # Columns that nobody asked for are not read.
     frames = (
-        left.select(*map(_quoted, resolved.names(Side.LEFT))),
-        right.select(*map(_quoted, resolved.names(Side.RIGHT))),
+        left.select(*map(quoted, resolved.names(Side.LEFT))),
+        right.select(*map(quoted, resolved.names(Side.RIGHT))),
     )
     sources = (_blocks(frames[0], "left"), _blocks(frames[1], "right"))
     tables = (
@@ -228,10 +229,6 @@ class SparkAggregate(AggregateRun):
         return self._spark.createDataFrame(
             answer, StructType([*fields, *schema.fields[len(fields) :]])
         )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _blocks(dataframe: DataFrame, argument: str) -> Blocks:

@@ -11,7 +11,7 @@ from typing import Self
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from watersmeet.aggregates.allowance import Allowance, SideTooLarge, megabytes
+from watersmeet.aggregates.allowance import Allowance, SideTooLarge
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.partials.gathering import key_sum_bytes
 from watersmeet.aggregates.partials.totals import BlockTotals
@@ -33,6 +33,7 @@ from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.jobs import Partitions, Record, cancel, run_over, run_tasks
 from watersmeet.spark.storage import RunStorage
 from watersmeet.store.exchange import ExchangeDir, Sections
+from watersmeet.words import megabytes
 
 Blocks = PlainBlocks | PartitionBlocks
 _STAGED_ROWS = 1 << 18

@@ -15,6 +15,7 @@ from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.parquet import Dialect, names_in, open_file, read_rows, readings
 from watersmeet.spark.scans.predicates import Column, Condition, Expression
 from watersmeet.spark.scans.refusal import Refused
+from watersmeet.words import count_text
 
 
 @dataclass(frozen=True)
@@ -92,9 +93,9 @@ class PlainScan:
 
     def describe(self) -> str:
         counts = [
-            _count(len(self.files), "Parquet file"),
-            _count(len(self.row_groups), "row group"),
-            _count(self.rows, "row"),
+            count_text(len(self.files), "Parquet file"),
+            count_text(len(self.row_groups), "row group"),
+            count_text(self.rows, "row"),
         ]
         return ", ".join(counts if self.filter is None else [*counts, f"filter {self.filter.text}"])
 
@@ -148,7 +149,3 @@ class PlainScan:
 def _repeated(column: TableColumn, file: DataFile, rows: int) -> pa.Array:
     assert column.partition is not None
     return pa.repeat(pa.scalar(file.partition[column.partition], column.field.type), rows)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

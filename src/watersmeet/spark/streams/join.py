@@ -25,7 +25,7 @@ from watersmeet.spark.frames import check_dataframe, parse_instances
 from watersmeet.spark.interpreter import our_python
 from watersmeet.spark.keys import first_line
 from watersmeet.spark.question import settled
-from watersmeet.spark.routing import HashRouter
+from watersmeet.spark.routing import HashRouter, Router
 from watersmeet.spark.streams.ends import Ends, check_ends
 from watersmeet.spark.streams.host import run_batch
 from watersmeet.spark.streams.identity import Identity
@@ -148,7 +148,7 @@ def _joined(
     columns: StructType,
 ) -> DataFrame:
     """The plan that Spark gets: both streams on one wire, by instance, through the host."""
-    router = HashRouter.of(plan.join, instances=plan.instances)
+    router: Router = HashRouter.of(plan.join, instances=plan.instances)
     tagged = []
     for side in Side:
         instance = router.column(side, streams[side])

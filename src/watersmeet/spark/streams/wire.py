@@ -17,6 +17,7 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from watersmeet.model import Side
+from watersmeet.spark.sql import quoted
 
 TAG = "tag"
 ENDS = 2
@@ -99,7 +100,3 @@ class Wire:
 def _shareable(slot: DataType, kind: DataType) -> bool:
     nested = isinstance(kind, ArrayType | MapType | StructType)
     return not nested and slot.simpleString() == kind.simpleString()
-
-
-def quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
 from watersmeet.model import Side
 from watersmeet.spark.scans.relation import PlainScan, StagedRows
 from watersmeet.spark.tables.metrics import RunMetrics
 from watersmeet.spark.tables.plan import Plan
+from watersmeet.words import megabytes, paragraph
 
 if TYPE_CHECKING:
     from watersmeet.spark.tables.run import WaveProgress
-
-_WIDTH = 88
-_INDENT = 11
 
 
 def explain(
@@ -49,8 +46,8 @@ def explain(
         facts["progress"] = str(progress)
         found = [f"{rows:,} {stage}" for stage, rows in metrics.results.items() if rows]
         facts["results"] = ", ".join(found) or "none"
-    lines = [_paragraph(name, text) for name, text in facts.items()]
-    return "\n".join(lines + [_paragraph("advice", text) for text in advice])
+    lines = [paragraph(name, text) for name, text in facts.items()]
+    return "\n".join(lines + [paragraph("advice", text) for text in advice])
 
 
 def _question(plan: Plan) -> str:
@@ -73,7 +70,7 @@ def _way(relation: PlainScan | StagedRows) -> str:
 
 
 def _memory(plan: Plan) -> str:
-    return f"{plan.memory / 2**20:.0f} MB for each of {plan.slots.tasks_a_machine} tasks a machine"
+    return f"{megabytes(plan.memory)} for each of {plan.slots.tasks_a_machine} tasks a machine"
 
 
 def _instances(plan: Plan) -> str:
@@ -81,14 +78,3 @@ def _instances(plan: Plan) -> str:
     if plan.keeps_operators:
         return f"{plan.instances}, {each}; operators stay in their workers between waves"
     return f"{plan.instances}, {each}; built again in every wave, as not all fit side by side"
-
-
-def _paragraph(name: str, text: str) -> str:
-    return textwrap.fill(
-        text,
-        width=_WIDTH,
-        initial_indent=name.ljust(_INDENT),
-        subsequent_indent=" " * _INDENT,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

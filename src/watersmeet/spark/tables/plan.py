@@ -12,7 +12,7 @@ from watersmeet.model import Side
 from watersmeet.operators.question import Question
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.cluster import TaskSlots
-from watersmeet.spark.routing import HashRouter
+from watersmeet.spark.routing import HashRouter, Router
 from watersmeet.store.exchange import ExchangeDir
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.table import row_bytes
@@ -56,7 +56,7 @@ class Plan:
         return self.question.resolve(*self.schemas)
 
     @cached_property
-    def router(self) -> HashRouter:
+    def router(self) -> Router:
         return HashRouter.of(self.join, instances=self.instances)
 
     @property
