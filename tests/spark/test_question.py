@@ -207,7 +207,7 @@ def broken(batch: pa.RecordBatch) -> pa.Array:
 FAILING: dict[str, tuple[Any, str]] = {
     "function": (broken, "LookupError: no such luck"),
     "expression": (pc.divide(pc.field("bid"), 0) > 0, "divide by zero"),
-    "SQL": ("(bid + 2147483640) > ask", "overflow"),
+    "SQL": ("(bid + 2147483640) > ask", "does not fit its type int32"),
 }
 
 

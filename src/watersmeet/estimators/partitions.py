@@ -145,8 +145,10 @@ class PartitionedSample:
             value = parts[number].value
             alpha, beta = (_leftover(reading) for reading in self._readings(self._depths[number]))
             pairs = 2 * products(before, value)
-            covariance = covariance - ((1 + alpha) * (1 + beta) - 1) * pairs
-            floor = floor - (alpha + beta) / 2 * pairs
+            # After one row the spread is unknown: infinite, or NaN where no pair was found.
+            with np.errstate(invalid="ignore"):
+                covariance = covariance - ((1 + alpha) * (1 + beta) - 1) * pairs
+                floor = floor - (alpha + beta) / 2 * pairs
             before = before + value
         return total._replace(covariance=covariance, floor=floor)
 

@@ -19,13 +19,9 @@ from watersmeet.expressions.nodes import (
     Cast,
     Coalesce,
     Column,
-    Compare,
-    IsNull,
     Literal,
-    Logic,
     Negative,
     Node,
-    Not,
 )
 from watersmeet.model import Side
 
@@ -89,9 +85,7 @@ def _bounds(node: Node, extremes: Extremes) -> _Ends | None:
             return _either(operands, extremes)
         case Case(_, values, otherwise):
             return _either((*values, otherwise), extremes)
-        case Compare() | Logic() | Not() | IsNull():
-            return 0.0, 1.0
-    return None
+    return (0.0, 1.0) if pt.is_boolean(node.kind) else None
 
 
 def _either(nodes: Sequence[Node], extremes: Extremes) -> _Ends | None:

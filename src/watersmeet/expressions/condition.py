@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from watersmeet.errors import InvalidArgument
+from watersmeet.errors import ConditionFailed, InvalidArgument
+from watersmeet.expressions.evaluation import Evaluation
 from watersmeet.expressions.expression import Expression
-from watersmeet.expressions.numbers import Mask
+from watersmeet.expressions.nodes import Node, columns_of
+from watersmeet.expressions.numbers import ArithmeticFailed, Mask
 from watersmeet.expressions.scope import Scope
 from watersmeet.model import Side
 
@@ -45,7 +47,18 @@ class BoundSqlCondition:
         return self.expression.columns(Side.LEFT)
 
     def holds(self, batch: pa.RecordBatch) -> Mask:
-        columns = {(Side.LEFT, name): batch.column(name) for name in self.names}
-        found = self.expression.evaluate(columns, len(batch))
-        holds: Mask = np.asarray(found.values, np.bool_)
-        return holds if found.valid is None else np.asarray(holds & found.valid)
+        return holds(self.expression.tree, batch)
+
+
+def holds(tree: Node, batch: pa.RecordBatch) -> Mask:
+    """For which rows a condition over the columns of a result is true."""
+    columns = {(Side.LEFT, column.name): batch.column(column.name) for column in columns_of(tree)}
+    try:
+        found = Evaluation(columns).truth(tree).holds
+    except ArithmeticFailed as error:
+        raise ConditionFailed(
+            f"The condition cannot be computed for a pair of rows: {error.cause}",
+            remedy=error.remedy,
+        ) from error
+    # What holds for every row, as that a column without nulls is null, is one value.
+    return np.broadcast_to(found, len(batch))

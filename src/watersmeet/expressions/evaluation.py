@@ -1,8 +1,14 @@
 """The value of a tree for every row of a batch, by whole columns.
 
+Numbers are computed on numpy arrays, because Arrow's arithmetic is not Spark's. Conditions over
+columns as they are stay in Arrow from the comparison to the mask.
+
 Conditions guard what they stand before: `CASE WHEN b <> 0 THEN a / b END` must not fail where b is
 zero. Columns are computed for all rows, so each step is told for which rows its value is looked
 at (`active`), and only those can fail.
+
+Values are Spark's: of floats NaN equals NaN and is above all others, -0.0 equals 0.0; text is
+compared byte by byte.
 """
 
 from __future__ import annotations
@@ -11,7 +17,7 @@ import operator as operators
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Context, Decimal
-from typing import Any
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -22,20 +28,27 @@ from watersmeet.expressions.arithmetic import Active, compute, convert, magnitud
 from watersmeet.expressions.nodes import (
     Absolute,
     Arithmetic,
+    AtLeast,
     Case,
     Cast,
     Coalesce,
     Column,
     Compare,
+    HasText,
+    In,
+    IsNan,
     IsNull,
     Literal,
     Logic,
     Negative,
     Node,
     Not,
+    Ticks,
+    children,
 )
 from watersmeet.expressions.numbers import Mask, Numbers, both, read
-from watersmeet.expressions.promotion import is_number
+from watersmeet.expressions.promotion import holds_all, is_number
+from watersmeet.expressions.truth import ARROW, Data, Truth, at_least, compare_floats, null_safe
 from watersmeet.model import Side
 
 _NUMPY = {
@@ -46,34 +59,16 @@ _NUMPY = {
     ">": operators.gt,
     ">=": operators.ge,
 }
-_ARROW = {
-    "=": pc.equal,
-    "<>": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
+# Of whole numbers and floats, Arrow's values are Spark's.
+_IN_ARROW = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
+_HAS_TEXT = {
+    "begin": pc.starts_with,
+    "end": pc.ends_with,
+    "anywhere": pc.match_substring,
 }
 _TRUE = np.asarray(True)
 # Python's decimals round to 28 digits unless told not to.
 _WIDE = Context(prec=80)
-
-
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """True, false or unknown for each row: `values` counts where `valid`."""
-
-    values: Mask
-    valid: Mask | None
-
-    @property
-    def holds(self) -> Mask:
-        return self.values if self.valid is None else np.asarray(self.values & self.valid)
-
-    @property
-    def fails(self) -> Mask:
-        fails = np.asarray(~self.values)
-        return fails if self.valid is None else np.asarray(fails & self.valid)
 
 
 @dataclass
@@ -90,6 +85,8 @@ class Evaluation:
         match node:
             case Column(side, name):
                 return self._column(side, name)
+            case Ticks():
+                return self.numbers(node.operand, active)
             case Literal():
                 return _constant(node)
             case Arithmetic():
@@ -115,15 +112,19 @@ class Evaluation:
             case Logic():
                 return self._logic(node, active)
             case Not():
-                truth = self.truth(node.operand, active)
-                return Truth(np.asarray(~truth.values), truth.valid)
+                return self.truth(node.operand, active).opposite()
             case IsNull():
-                valid = self.valid(node.operand, active)
-                return Truth(np.asarray(False) if valid is None else np.asarray(~valid), None)
-            case Literal():
-                return Truth(np.asarray(bool(node.value)), _null_if(node.value is None))
+                return self._is_null(node.operand, active)
+            case IsNan():
+                return self._is_nan(node.operand, active)
+            case In():
+                return self._among(node, active)
+            case HasText(place, operand, part):
+                return Truth.of(_HAS_TEXT[place](self._given(operand), pattern=part))
+            case AtLeast(needed, operands):
+                return Truth.of(at_least(needed, [self._given(each) for each in operands]))
             case _:
-                return _truth(self._array(node))
+                return Truth.of(self._given(node))
 
     def valid(self, node: Node, active: Active = None) -> Mask | None:
         """Where the value is not null, of any type."""
@@ -131,10 +132,10 @@ class Evaluation:
             return self.numbers(node, active).valid
         if pt.is_boolean(node.kind):
             return self.truth(node, active).valid
-        values = self._array(node)
+        values = self._given(node)
         if isinstance(values, pa.Scalar):
             return _null_if(not values.is_valid)
-        return _truth(values.is_null()).fails if values.null_count else None
+        return Truth.of(values.is_valid()).values if values.null_count else None
 
     def _operands(self, node: Arithmetic | Compare, active: Active) -> tuple[Numbers, Numbers]:
         """Where one is null Spark does not compute the other; it begins with a divisor, or left."""
@@ -147,46 +148,113 @@ class Evaluation:
     def _column(self, side: Side, name: str) -> Numbers:
         known = self._read.get((side, name))
         if known is None:
-            known = self._read[side, name] = read(self.columns[side, name])
+            array = self.columns[side, name]
+            if pt.is_temporal(array.type):
+                array = array.cast(pa.int32() if pt.is_date32(array.type) else pa.int64())
+            known = self._read[side, name] = read(array)
         return known
 
-    def _array(self, node: Node) -> pa.Array | pa.Scalar:
-        """A column or constant that is no number: dates, text."""
-        if isinstance(node, Literal):
-            return pa.scalar(node.value, node.kind)
-        assert isinstance(node, Column)
-        array = self.columns[node.side, node.name]
-        # Text may be encoded, or of other offsets than what it is compared with.
-        return array if array.type == node.kind else array.cast(node.kind)
+    def _as_given(self, node: Node) -> Data | None:
+        """A value that Arrow has or computes as Spark would; None for others."""
+        match node:
+            case Literal(value, kind):
+                return pa.scalar(value, kind)
+            case Column(side, name, kind):
+                array = self.columns[side, name]
+                # Text may be encoded, or of other offsets than what it is compared with.
+                return array if array.type == kind else array.cast(kind)
+            case Cast(operand, kind) if holds_all(operand.kind, kind):
+                given = self._as_given(operand)
+                return None if given is None else given.cast(kind)
+            case Ticks(operand, kind):
+                given = self._as_given(operand)
+                return None if given is None else given.cast(kind)
+            case Arithmetic(operator, _, _, kind) if operator in _IN_ARROW:
+                return None if pt.is_decimal(kind) else self._computed(node)
+            case _:
+                return None
+
+    def _computed(self, node: Arithmetic) -> Data | None:
+        """In Arrow, which is several times as fast. Where a number is too large for its type we
+        must know who looks at it, and Arrow does not say which one it was."""
+        left, right = self._as_given(node.left), self._as_given(node.right)
+        if left is None or right is None:
+            return None
+        try:
+            found = _IN_ARROW[node.operator](left, right)
+        except pa.ArrowInvalid:
+            return None
+        return found if found.type == node.kind else found.cast(node.kind)
+
+    def _given(self, node: Node) -> Data:
+        given = self._as_given(node)
+        assert given is not None, f"{node} is no column or constant"
+        return given
 
     def _compare(self, node: Compare, active: Active) -> Truth:
-        compare = _NUMPY[node.operator]
         kind = node.left.kind
-        if is_number(kind):
-            left, right = self._operands(node, active)
-            valid = both(left.valid, right.valid)
-            if not left.exact:
-                return Truth(_compare_floats(compare, left.values, right.values), valid)
-            scale = max(left.scale, right.scale)
-            mine, others = left.at_scale(scale).values, right.at_scale(scale).values
-            return Truth(np.asarray(compare(mine, others), np.bool_), valid)
         if pt.is_boolean(kind):
-            one, other = self.truth(node.left, active), self.truth(node.right, active)
-            values = np.asarray(compare(one.values, other.values))
-            return Truth(values, both(one.valid, other.valid))
-        return _truth(_ARROW[node.operator](self._array(node.left), self._array(node.right)))
+            return self._compare_conditions(node, active)
+        if kind == node.right.kind or not is_number(kind):
+            left, right = self._as_given(node.left), self._as_given(node.right)
+            if left is not None and right is not None:
+                compare = ARROW["float " + node.operator if pt.is_floating(kind) else node.operator]
+                return Truth.of(compare(left, right))
+        return self._compare_numbers(node, active)
+
+    def _compare_numbers(self, node: Compare, active: Active) -> Truth:
+        if node.operator == "<=>":
+            # Here the value of each side is looked at wherever the other is null.
+            left, right = self.numbers(node.left, active), self.numbers(node.right, active)
+            return null_safe(_compared("=", left, right), left.valid, right.valid)
+        left, right = self._operands(node, active)
+        return Truth.known(_compared(node.operator, left, right), both(left.valid, right.valid))
+
+    def _compare_conditions(self, node: Compare, active: Active) -> Truth:
+        one, other = self.truth(node.left, active), self.truth(node.right, active)
+        if node.operator == "<=>":
+            return null_safe(np.asarray(one.values == other.values), one.valid, other.valid)
+        values = np.asarray(_NUMPY[node.operator](one.values, other.values))
+        return Truth.known(values, both(one.valid, other.valid))
 
     def _logic(self, node: Logic, active: Active) -> Truth:
         left = self.truth(node.left, active)
-        settled = left.fails if node.operator == "AND" else left.holds
-        right = self.truth(node.right, both(active, np.asarray(~settled)))
-        valid = both(left.valid, right.valid)
-        if node.operator == "AND":
-            values, decided = left.holds & right.holds, left.fails | right.fails
-        else:
-            values = decided = left.holds | right.holds
-        # One side can settle the matter where the other is unknown.
-        return Truth(np.asarray(values), None if valid is None else np.asarray(valid | decided))
+        guarded = active
+        if _can_fail(node.right):
+            settled = left.fails if node.operator == "AND" else left.holds
+            guarded = both(active, np.asarray(~settled))
+        right = self.truth(node.right, guarded)
+        return left.and_(right) if node.operator == "AND" else left.or_(right)
+
+    def _is_null(self, operand: Node, active: Active) -> Truth:
+        given = self._as_given(operand)
+        if given is not None:
+            return Truth.of(given.is_null() if isinstance(given, pa.Array) else pc.is_null(given))
+        valid = self.valid(operand, active)
+        return Truth.known(np.asarray(False) if valid is None else np.asarray(~valid), None)
+
+    def _is_nan(self, operand: Node, active: Active) -> Truth:
+        given = self._as_given(operand)
+        if given is not None:
+            return Truth.of(pc.coalesce(pc.is_nan(given), pa.scalar(False)))
+        numbers = self.numbers(operand, active)
+        nan = np.isnan(numbers.values)
+        return Truth.known(np.asarray(nan if numbers.valid is None else nan & numbers.valid), None)
+
+    def _among(self, node: In, active: Active) -> Truth:
+        given = self._as_given(node.operand)
+        unknown = pa.scalar(None, pa.bool_())
+        if given is not None and not pt.is_floating(node.operand.kind):
+            found = pc.is_in(given, value_set=pa.array(node.values, node.operand.kind))
+            if node.or_null:
+                return Truth.of(pc.if_else(found, True, unknown))
+            return Truth.of(pc.if_else(pc.is_valid(given), found, unknown))
+        equal = (
+            Compare("=", node.operand, Literal(value, node.operand.kind), node.kind)
+            for value in node.values
+        )
+        found = reduce(Truth.or_, (self.truth(each, active) for each in equal))
+        return found.or_(Truth.of(unknown)) if node.or_null else found
 
     def _first(self, node: Coalesce, active: Active) -> Numbers:
         first, *others = node.operands
@@ -238,22 +306,19 @@ def _constant(node: Literal) -> Numbers:
     return Numbers(np.asarray(whole, object), valid, scale).tight()
 
 
-def _truth(answer: pa.Array | pa.Scalar) -> Truth:
-    if isinstance(answer, pa.Scalar):
-        return Truth(np.asarray(answer.as_py() is True), _null_if(not answer.is_valid))
-    if isinstance(answer, pa.ChunkedArray):
-        answer = answer.combine_chunks()
-    valid = None
-    if answer.null_count:
-        valid = answer.is_valid().to_numpy(zero_copy_only=False)
-        answer = answer.fill_null(False)
-    return Truth(answer.to_numpy(zero_copy_only=False), valid)
+def _compared(operator: str, left: Numbers, right: Numbers) -> Mask:
+    compare = _NUMPY[operator]
+    if not left.exact:
+        return compare_floats(compare, left.values, right.values)
+    scale = max(left.scale, right.scale)
+    mine, others = left.at_scale(scale).values, right.at_scale(scale).values
+    return np.asarray(compare(mine, others), np.bool_)
 
 
-def _compare_floats(compare: Any, left: Any, right: Any) -> Mask:
-    """In Spark NaN equals itself and is greater than every other number."""
-    values = compare(left, right)
-    left_nan, right_nan = np.isnan(left), np.isnan(right)
-    if left_nan.any() or right_nan.any():
-        values = np.where(left_nan | right_nan, compare(left_nan, right_nan), values)
-    return np.asarray(values, np.bool_)
+def _can_fail(node: Node) -> bool:
+    """Whether a value can be one that its type does not hold: only then guards matter."""
+    if isinstance(node, Arithmetic | Negative | Absolute):
+        return True
+    if isinstance(node, Cast) and not holds_all(node.operand.kind, node.kind):
+        return True
+    return any(map(_can_fail, children(node)))

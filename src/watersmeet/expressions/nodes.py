@@ -2,6 +2,7 @@
 
 Conversions that SQL makes silently stand in the tree as `Cast`, so evaluating it decides nothing.
 Trees are values: equal text gives equal trees, and they travel to workers without a parser.
+They are made from SQL (`parsing`), and on Spark from the filters of its plans.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    value: int | float | Decimal | str | bool | date | None
+    """A day may be given as a date or as Spark holds it, in days; an instant in microseconds."""
+
+    value: int | float | Decimal | str | bytes | bool | date | None
     kind: pa.DataType
 
 
@@ -75,7 +78,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`left operator right`, one of = <> < <= > >=."""
+    """`left operator right`, one of = <=> <> < <= > >=. With <=> two nulls are equal."""
 
     operator: str
     left: Node
@@ -105,9 +108,57 @@ class IsNull:
     kind: pa.DataType
 
 
+@dataclass(frozen=True, slots=True)
+class IsNan:
+    """Never null: of a null it is false."""
+
+    operand: Node
+    kind: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """Whether a value is among `values`, of the operand's type and without nulls.
+
+    `or_null`: a null was among them, which what is not found might equal.
+    """
+
+    operand: Node
+    values: tuple[int | float | Decimal | str | bytes | bool, ...]
+    or_null: bool
+    kind: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class HasText:
+    """Whether a text has a part: one of "begin", "end" or "anywhere" says where."""
+
+    place: str
+    operand: Node
+    part: str
+    kind: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """Whether so many of the columns are neither null nor NaN."""
+
+    needed: int
+    operands: tuple[Column, ...]
+    kind: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Ticks:
+    """The whole number that Spark holds for a day (days) or an instant (microseconds)."""
+
+    operand: Node
+    kind: pa.DataType
+
+
 Node = (
     Column | Literal | Arithmetic | Negative | Absolute | Cast | Coalesce | Case | Compare
-    | Logic | Not | IsNull
+    | Logic | Not | IsNull | IsNan | In | HasText | AtLeast | Ticks
 )  # fmt: skip
 
 
@@ -117,12 +168,21 @@ def children(node: Node) -> tuple[Node, ...]:
             return ()
         case Arithmetic() | Compare() | Logic():
             return (node.left, node.right)
-        case Coalesce():
+        case Coalesce() | AtLeast():
             return node.operands
         case Case():
             return (*node.conditions, *node.values, node.otherwise)
         case _:
             return (node.operand,)
+
+
+def conjuncts(node: Node) -> Iterator[Node]:
+    """The parts of a condition that must all be true for it to be true."""
+    if isinstance(node, Logic) and node.operator == "AND":
+        yield from conjuncts(node.left)
+        yield from conjuncts(node.right)
+    else:
+        yield node
 
 
 def columns_of(node: Node) -> Iterator[Column]:

@@ -48,6 +48,32 @@ def is_number(kind: pa.DataType) -> bool:
     return bool(pt.is_signed_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind))
 
 
+def holds_all(kind: pa.DataType, other: pa.DataType) -> bool:
+    """Whether every value of a type of numbers is one of the other type too.
+
+    >>> holds_all(pa.int32(), pa.float64()), holds_all(pa.int64(), pa.float64())
+    (True, False)
+    """
+    if kind == other:
+        return True
+    if pt.is_decimal128(other):
+        if not (pt.is_decimal128(kind) or kind in _INTEGERS):
+            return False
+        # Spark gives a long 20 digits; 19 hold all of its values.
+        digits, scale = (19, 0) if kind == pa.int64() else _digits(as_decimal(kind))
+        return bool(other.precision - other.scale >= digits and other.scale >= scale)
+    if other == pa.float64():
+        return kind in (pa.int8(), pa.int16(), pa.int32(), pa.float32())
+    if kind in _INTEGERS and other in _INTEGERS:
+        return _INTEGERS.index(kind) < _INTEGERS.index(other)
+    return False
+
+
+def _digits(kind: pa.DataType) -> tuple[int, int]:
+    """Before and behind the point."""
+    return kind.precision - kind.scale, kind.scale
+
+
 def as_decimal(kind: pa.DataType) -> pa.DataType:
     """The decimal type that holds every value of an exact type."""
     return kind if pt.is_decimal(kind) else pa.decimal128(_DIGITS[kind], 0)

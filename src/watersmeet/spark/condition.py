@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from watersmeet.expressions.condition import holds
+from watersmeet.expressions.nodes import Node, columns_of
 from watersmeet.rows.condition import BoundCondition
 from watersmeet.rows.leaves import Mask
-from watersmeet.spark.scans import predicates
 
 
 @dataclass(frozen=True)
@@ -16,17 +17,18 @@ class TranslatedCondition:
     """A condition over columns of the result. A value that can be sent to tasks."""
 
     text: str
-    tree: predicates.Expression
-    names: tuple[str, ...]
-    """The result's columns that it looks at, in the order of the tree's positions."""
+    tree: Node
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The result's columns that it looks at."""
+        return tuple(dict.fromkeys(column.name for column in columns_of(self.tree)))
 
     def bind(self, schema: pa.Schema) -> BoundCondition:
         return self
 
     def holds(self, batch: pa.RecordBatch) -> Mask:
-        answer = self.tree.evaluate([batch.column(name) for name in self.names])
-        mask: Mask = answer.fill_null(False).to_numpy(zero_copy_only=False)
-        return mask
+        return holds(self.tree, batch)
 
     def __str__(self) -> str:
         return self.text

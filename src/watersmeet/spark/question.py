@@ -10,12 +10,14 @@ from dataclasses import replace
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as sf
 
 from watersmeet.errors import InvalidArgument
+from watersmeet.expressions import nodes as expressions
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.question import Question
 from watersmeet.rows.output import Schemas
@@ -31,7 +33,6 @@ from watersmeet.spark.keys import (
     named_keys,
     parsed,
 )
-from watersmeet.spark.scans import predicates
 from watersmeet.spark.scans.files import JavaObject
 from watersmeet.spark.scans.filters import ExprId, Node, Translation
 from watersmeet.spark.scans.refusal import Refused
@@ -52,7 +53,7 @@ def settled(frames: Frames, schemas: Schemas, question: Question) -> tuple[Quest
     if not others and not isinstance(condition, str | Column):
         return replace(plain, condition=condition), schemas
     pair = _Pair(frames, plain.resolve(*schemas), plain, schemas)
-    trees: list[predicates.Expression] = []
+    trees: list[expressions.Node] = []
     texts: list[str] = []
     if isinstance(condition, Column):
         joined = JoinedPlan.of(frames, condition, argument="condition")
@@ -69,8 +70,8 @@ def settled(frames: Frames, schemas: Schemas, question: Question) -> tuple[Quest
     if plan is not None:
         trees += [pair.translated(plan, node, argument="on") for node in others]
         texts += [f"the rest of {question.on}"] if others else []
-    tree = reduce(lambda one, other: predicates.Condition("and", (one, other)), trees)
-    found = TranslatedCondition(" AND ".join(texts), tree, tuple(pair.names))
+    tree = reduce(lambda one, other: expressions.Logic("AND", one, other, pa.bool_()), trees)
+    found = TranslatedCondition(" AND ".join(texts), tree)
     return replace(plain, condition=found), schemas
 
 
@@ -89,9 +90,8 @@ class _Pair:
         self._columns = result_columns(frames, shape)
         self._padded = {key.left for key in join.keys if any(key.padding)}
         self._shared = {key.right: key for key in join.keys if key.shared}
-        self.names: dict[str, int] = {}
 
-    def read(self, text: str) -> predicates.Expression:
+    def read(self, text: str) -> expressions.Node:
         """A condition in SQL, over the names of the result."""
         try:
             plan = self._empty().where(text)._jdf.queryExecution().analyzed()
@@ -104,16 +104,16 @@ class _Pair:
         output = plan.child().output()
         numbers = {int(output.apply(n).exprId().id()): n for n in range(output.size())}
 
-        def find(identity: ExprId) -> predicates.Column | None:
+        def find(identity: ExprId) -> expressions.Column | None:
             place = numbers.get(identity[0])
             return None if place is None else self._use(place)
 
         return self._translated(live, parsed(live), find, what=f"condition={text!r}")
 
-    def translated(self, plan: JoinedPlan, node: Node, *, argument: str) -> predicates.Expression:
+    def translated(self, plan: JoinedPlan, node: Node, *, argument: str) -> expressions.Node:
         """A part of what Spark has made of a Column over both DataFrames."""
 
-        def find(identity: ExprId) -> predicates.Column | None:
+        def find(identity: ExprId) -> expressions.Column | None:
             place = plan.places.get(identity[0])
             return None if place is None else self._use_of(*place)
 
@@ -121,7 +121,7 @@ class _Pair:
 
     def _translated(
         self, live: JavaObject, node: Node, find: Any, *, what: str
-    ) -> predicates.Expression:
+    ) -> expressions.Node:
         try:
             return Translation(live, find, computes=True).of(node)
         except Refused as reason:
@@ -138,7 +138,7 @@ class _Pair:
         ]
         return spark.range(0).select(*columns)
 
-    def _use_of(self, side: Side, position: int) -> predicates.Column:
+    def _use_of(self, side: Side, position: int) -> expressions.Column:
         for place, column in enumerate(self._join.columns):
             if (side, position) in column.suppliers:
                 return self._use(place)
@@ -151,9 +151,8 @@ class _Pair:
             raise Refused(f"the right side's {name!r} is not in the result; use the left side's")
         return self._use([c.field.name for c in self._join.columns].index(key.left))
 
-    def _use(self, place: int) -> predicates.Column:
+    def _use(self, place: int) -> expressions.Column:
         field = self._columns[place]
         if next(collations(field.dataType), None) is not None:
             raise Refused(f"column {field.name!r} has a collation")
-        position = self.names.setdefault(field.name, len(self.names))
-        return predicates.Column(position, self._join.columns[place].field.type)
+        return expressions.Column(Side.LEFT, field.name, self._join.columns[place].field.type)

@@ -7,7 +7,6 @@ come from the plan's own objects: the JSON prints a timestamp in the session's t
 from __future__ import annotations
 
 import json
-import re
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,18 +21,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import _parse_datatype_json_value
 
+from watersmeet.errors import SchemaError
+from watersmeet.expressions import nodes
+from watersmeet.expressions.nodes import AtLeast, Cast, Column, Compare, HasText, In, Literal, Logic
+from watersmeet.expressions.promotion import arithmetic_type, holds_all, is_number
 from watersmeet.spark.scans.files import JavaObject
-from watersmeet.spark.scans.predicates import (
-    OPERATIONS,
-    Choice,
-    Column,
-    Computed,
-    Condition,
-    Constant,
-    Expression,
-    Widened,
-)
 from watersmeet.spark.scans.refusal import Refused
+
+Expression = nodes.Node
 
 _SIGNS = {
     "EqualTo": "=",
@@ -43,30 +38,10 @@ _SIGNS = {
     "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",
 }
-_PLACES = {"StartsWith": "starts with", "EndsWith": "ends with", "Contains": "contains"}
-_LOGIC = {
-    "And": "and",
-    "Or": "or",
-    "Not": "not",
-    "IsNull": "is null",
-    "IsNotNull": "is not null",
-    "IsNaN": "is nan",
-}
-
-_COMPUTED = {
-    "Add": "+",
-    "Subtract": "-",
-    "Multiply": "*",
-    "UnaryMinus": "negative",
-    "Abs": "abs",
-    "DateDiff": "days between",
-    "SubtractTimestamps": "time between",
-    "UnixMicros": "microseconds",
-}
+_PLACES = {"StartsWith": "begin", "EndsWith": "end", "Contains": "anywhere"}
+_ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*"}
+_TRUTH = pa.bool_()
 _UTC = ("UTC", "Etc/UTC", "Z", "+00:00")
-# Those of each integer type at most.
-_DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
-
 # A condition is pickled on its way to tasks, and each level takes several of Python's thousand.
 _DEEPEST = 100
 
@@ -121,10 +96,10 @@ class Translation:
     find: Callable[[ExprId], Column | None]
     computes: bool = False
 
-    def of(self, node: Node) -> Condition | Column:
+    def of(self, node: Node) -> Expression:
         found = self._translate(_expanded(node) if self.computes else node)
         # Without a column there is no array of answers. The optimizer folds such filters away.
-        if isinstance(found, Condition | Column) and found.kind == pa.bool_() and found.columns:
+        if found.kind == _TRUTH and any(nodes.columns_of(found)):
             return found
         raise self._refusal(node)
 
@@ -134,14 +109,12 @@ class Translation:
                 return self._folded(node)
             if "replacement" in node.fields and len(node.children) == 1:
                 return self._translate(node.children[0])
-            if node.name in _COMPUTED:
-                return self._computed(node)
+            if (computed := _COMPUTED.get(node.name)) is not None:
+                return computed(self, node)
             if node.name == "Like":
                 return self._like(node)
         if (special := _SPECIAL.get(node.name)) is not None:
             return special(self, node)
-        if (operation := _LOGIC.get(node.name)) is not None:
-            return Condition(operation, tuple(map(self._translate, node.children)))
         raise self._refusal(node)
 
     def _column(self, node: Node) -> Column:
@@ -150,7 +123,7 @@ class Translation:
             raise self._refusal(node)
         return column
 
-    def _constant(self, node: Node) -> Constant:
+    def _constant(self, node: Node) -> Literal:
         try:
             spark_type = _parse_datatype_json_value(node.fields["dataType"])
             kind = to_arrow_type(spark_type, timezone="UTC")
@@ -160,61 +133,93 @@ class Translation:
         # The JSON leaves a collation out.
         if pt.is_string(kind) and literal.dataType().simpleString() != "string":
             raise self._refusal(node)
-        return Constant(self._value(node, literal.value(), kind), kind)
+        return Literal(self._value(node, literal.value(), kind), kind)
 
-    def _folded(self, node: Node) -> Constant:
+    def _folded(self, node: Node) -> Literal:
         """What has no column in it has one value, which Spark computes."""
         live = self._live(node)
         if not live.foldable() or "collate" in live.dataType().simpleString():
             raise self._refusal(node)
         try:
-            kind = to_arrow_type(
-                _parse_datatype_json_value(json.loads(live.dataType().json())), timezone="UTC"
-            )
-            return Constant(self._value(node, live.eval(None), kind), kind)
+            kind = self._kind(node)
+            return Literal(self._value(node, live.eval(None), kind), kind)
         except (PySparkException, Py4JError) as error:
             raise self._refusal(node) from error
 
-    def _computed(self, node: Node) -> Computed:
-        operands = tuple(map(self._translate, node.children))
-        operation = _COMPUTED[node.name]
-        live = self._live(node)
-        if node.name == "SubtractTimestamps" and (
-            node.fields["legacyInterval"] or node.fields.get("timeZoneId") not in _UTC
-        ):
+    def _arithmetic(self, node: Node) -> Expression:
+        left, right = map(self._translate, node.children)
+        kind = self._kind(node)
+        operator = _ARITHMETIC[node.name]
+        if self._live(node).evalMode().toString() != "ANSI":
             raise self._refusal(node)
-        safe = live.failOnError() if node.name in ("Abs", "UnaryMinus") else True
-        if node.name in ("Add", "Subtract", "Multiply"):
-            safe = live.evalMode().toString() == "ANSI"
-        try:
-            kind = to_arrow_type(
-                _parse_datatype_json_value(json.loads(live.dataType().json())), timezone="UTC"
-            )
-            found = Computed(operation, operands, kind)
-            trial = OPERATIONS[operation](*(pa.nulls(1, operand.kind) for operand in operands))
-        except (PySparkException, pa.ArrowException) as error:
-            raise self._refusal(node) from error
-        if not safe or trial.type != kind:
+        return self._checked(node, nodes.Arithmetic(operator, left, right, kind))
+
+    def _unary(self, node: Node) -> Expression:
+        operand = self._translate(node.children[0])
+        kind = self._kind(node)
+        if not self._live(node).failOnError() or kind != operand.kind or not _is_counted(kind):
+            raise self._refusal(node)
+        return (nodes.Absolute if node.name == "Abs" else nodes.Negative)(operand, kind)
+
+    def _checked(self, node: Node, found: nodes.Arithmetic) -> Expression:
+        """Refused if Spark has another type for the result than we would give it."""
+        kinds = found.left.kind, found.right.kind
+        if all(map(is_number, kinds)):
+            try:
+                same = arithmetic_type(found.operator, *kinds) == found.kind
+            except SchemaError:
+                same = False
+        else:
+            # Two intervals, counted in microseconds.
+            same = kinds == (found.kind, found.kind) and bool(pt.is_duration(found.kind))
+            same = same and found.operator != "*"
+        if not same:
             raise self._refusal(node)
         return found
 
-    def _like(self, node: Node) -> Condition:
+    def _days_between(self, node: Node) -> Expression:
+        return self._between(node, pa.int32(), pt.is_date32)
+
+    def _time_between(self, node: Node) -> Expression:
+        if node.fields["legacyInterval"] or node.fields.get("timeZoneId") not in _UTC:
+            raise self._refusal(node)
+        return self._between(node, pa.duration("us"), pt.is_timestamp)
+
+    def _between(
+        self, node: Node, kind: pa.DataType, is_time: Callable[[pa.DataType], bool]
+    ) -> Expression:
+        end, start = map(self._translate, node.children)
+        if not (is_time(end.kind) and is_time(start.kind)) or self._kind(node) != kind:
+            raise self._refusal(node)
+        return nodes.Arithmetic("-", _ticks(end), _ticks(start), kind)
+
+    def _microseconds(self, node: Node) -> Expression:
+        moment = self._translate(node.children[0])
+        if not pt.is_timestamp(moment.kind):
+            raise self._refusal(node)
+        return _ticks(moment)
+
+    def _kind(self, node: Node) -> pa.DataType:
+        try:
+            described = json.loads(self._live(node).dataType().json())
+            return to_arrow_type(_parse_datatype_json_value(described), timezone="UTC")
+        except PySparkException as error:
+            raise self._refusal(node) from error
+
+    def _like(self, node: Node) -> Expression:
         """A pattern whose only signs are % at its ends; others follow rules of their own."""
         text, part = map(self._translate, node.children)
-        pattern = part.value if isinstance(part, Constant) else None
+        pattern = part.value if isinstance(part, Literal) else None
         if not (pt.is_string(text.kind) and isinstance(pattern, str)):
             raise self._refusal(node)
         inner = pattern.removeprefix("%").removesuffix("%")
         if any(sign in inner for sign in "%_\\") or pattern in ("%", ""):
             raise self._refusal(node)
         first, last = pattern.startswith("%"), pattern.endswith("%")
-        operation = {
-            (True, True): "contains",
-            (True, False): "ends with",
-            (False, True): "starts with",
-            (False, False): "=",
-        }[first, last]
-        return Condition(operation, (text, Constant(inner, pa.string())))
+        if not first and not last:
+            return Compare("=", text, Literal(inner, pa.string()), _TRUTH)
+        place = "anywhere" if first and last else "end" if first else "begin"
+        return HasText(place, text, inner, _TRUTH)
 
     def _value(self, node: Node, value: Any, kind: pa.DataType) -> Any:
         if value is None or isinstance(value, bool | int | float):
@@ -227,20 +232,42 @@ class Translation:
             return Decimal(value.toString())
         raise self._refusal(node)
 
-    def _widened(self, node: Node) -> Widened:
+    def _widened(self, node: Node) -> Cast:
+        """A cast that changes no value."""
         operand = self._translate(node.children[0])
-        kind = _EXACT_CASTS.get((operand.kind, str(node.fields["dataType"])))
-        if kind is None and self.computes:
-            kind = _wider_decimal(operand.kind, str(node.fields["dataType"]))
-        if kind is None:
+        kind = self._kind(node)
+        if pt.is_decimal(kind) and not self.computes:
             raise self._refusal(node)
-        return Widened(operand, kind)
+        if not is_number(kind) or not holds_all(operand.kind, kind):
+            raise self._refusal(node)
+        return Cast(operand, kind)
 
-    def _compared(self, node: Node) -> Condition:
-        operands = self._alike(node)
-        sign = _SIGNS[node.name]
-        floats = pt.is_floating(operands[0].kind)
-        return Condition(f"float {sign}" if floats else sign, operands)
+    def _compared(self, node: Node) -> Compare:
+        left, right = self._alike(node)
+        return Compare(_SIGNS[node.name], left, right, _TRUTH)
+
+    def _logic(self, node: Node) -> Logic:
+        left, right = map(self._condition, node.children)
+        return Logic(node.name.upper(), left, right, _TRUTH)
+
+    def _not(self, node: Node) -> nodes.Not:
+        return nodes.Not(self._condition(node.children[0]), _TRUTH)
+
+    def _condition(self, node: Node) -> Expression:
+        found = self._translate(node)
+        if found.kind != _TRUTH:
+            raise self._refusal(node)
+        return found
+
+    def _is_null(self, node: Node) -> Expression:
+        null = nodes.IsNull(self._translate(node.children[0]), _TRUTH)
+        return null if node.name == "IsNull" else nodes.Not(null, _TRUTH)
+
+    def _is_nan(self, node: Node) -> nodes.IsNan:
+        operand = self._translate(node.children[0])
+        if not pt.is_floating(operand.kind):
+            raise self._refusal(node)
+        return nodes.IsNan(operand, _TRUTH)
 
     def _alike(self, node: Node) -> tuple[Expression, ...]:
         """The operands, which all have one type that we can compare."""
@@ -250,18 +277,15 @@ class Translation:
             raise self._refusal(node)
         return operands
 
-    def _among(self, node: Node) -> Condition:
+    def _among(self, node: Node) -> Expression:
         operand, *choices = self._alike(node)
-        values = [choice.value for choice in choices if isinstance(choice, Constant)]
+        values = [choice.value for choice in choices if isinstance(choice, Literal)]
         if len(values) < len(choices) or pt.is_floating(operand.kind):
-            equal = "float =" if pt.is_floating(operand.kind) else "="
-            return reduce(
-                lambda found, other: Condition("or", (found, other)),
-                (Condition(equal, (operand, choice)) for choice in choices),
-            )
+            equal: list[Expression] = [Compare("=", operand, each, _TRUTH) for each in choices]
+            return reduce(lambda found, other: Logic("OR", found, other, _TRUTH), equal)
         return _in(operand, values)
 
-    def _among_many(self, node: Node) -> Condition:
+    def _among_many(self, node: Node) -> In:
         """A long IN. Its values are asked for in one text: one by one they take long."""
         (operand,) = self._alike(node)
         parse = _parser(operand.kind)
@@ -278,15 +302,19 @@ class Translation:
         values = [parse(text) for text in texts]
         return _in(operand, [*values, None] if has_null else values)
 
-    def _matched(self, node: Node) -> Condition:
+    def _matched(self, node: Node) -> HasText:
         text, part = map(self._translate, node.children)
-        if not (pt.is_string(text.kind) and isinstance(part, Constant) and part.value is not None):
+        pattern = part.value if isinstance(part, Literal) else None
+        if not (pt.is_string(text.kind) and isinstance(pattern, str)):
             raise self._refusal(node)
-        return Condition(_PLACES[node.name], (text, part))
+        return HasText(_PLACES[node.name], text, pattern, _TRUTH)
 
-    def _at_least(self, node: Node) -> Condition:
-        needed = Constant(node.fields["n"], pa.int32())
-        return Condition("at least", (needed, *map(self._translate, node.children)))
+    def _at_least(self, node: Node) -> AtLeast:
+        operands = tuple(map(self._translate, node.children))
+        columns = tuple(operand for operand in operands if isinstance(operand, Column))
+        if len(columns) < len(operands):
+            raise self._refusal(node)
+        return AtLeast(int(node.fields["n"]), columns, _TRUTH)
 
     def _live(self, node: Node) -> JavaObject:
         return self.condition.apply(node.index)
@@ -320,27 +348,13 @@ def _looks_at_columns(node: Node) -> bool:
     return _has(node, "AttributeReference")
 
 
-def _wider_decimal(kind: pa.DataType, name: str) -> pa.DataType | None:
-    """A decimal type that holds every value of an integer or decimal type."""
-    found = re.fullmatch(r"decimal\((\d+),(\d+)\)", name)
-    if found is None:
-        return None
-    precision, scale = int(found[1]), int(found[2])
-    if pt.is_decimal128(kind):
-        digits, places = kind.precision - kind.scale, kind.scale
-    elif kind in _DIGITS:
-        digits, places = _DIGITS[kind], 0
-    else:
-        return None
-    if precision - scale < digits or scale < places:
-        return None
-    return pa.decimal128(precision, scale)
+def _ticks(moment: Expression) -> nodes.Ticks:
+    return nodes.Ticks(moment, pa.int32() if pt.is_date32(moment.kind) else pa.int64())
 
 
-def _in(operand: Expression, values: Sequence[Any]) -> Condition:
+def _in(operand: Expression, values: Sequence[Any]) -> In:
     known = tuple(value for value in values if value is not None)
-    operation = "in" if len(known) == len(values) else "in with null"
-    return Condition(operation, (operand, Choice(known, operand.kind)))
+    return In(operand, known, len(known) < len(values), _TRUTH)
 
 
 def _parser(kind: pa.DataType) -> Callable[[str], Any] | None:
@@ -359,6 +373,10 @@ def _is_comparable(kind: pa.DataType) -> bool:
     return _is_integral(kind) or bool(pt.is_decimal128(kind))
 
 
+def _is_counted(kind: pa.DataType) -> bool:
+    return is_number(kind) or bool(pt.is_duration(kind))
+
+
 def _is_integral(kind: pa.DataType) -> bool:
     """Spark holds such values as integers: days and microseconds too."""
     times = pt.is_date32(kind) or pt.is_timestamp(kind) or pt.is_duration(kind)
@@ -369,22 +387,23 @@ _SPECIAL: dict[str, Callable[[Translation, Node], Expression]] = {
     "AttributeReference": Translation._column,
     "Literal": Translation._constant,
     "Cast": Translation._widened,
+    "And": Translation._logic,
+    "Or": Translation._logic,
+    "Not": Translation._not,
+    "IsNull": Translation._is_null,
+    "IsNotNull": Translation._is_null,
+    "IsNaN": Translation._is_nan,
     "In": Translation._among,
     "InSet": Translation._among_many,
     "AtLeastNNonNulls": Translation._at_least,
     **dict.fromkeys(_SIGNS, Translation._compared),
     **dict.fromkeys(_PLACES, Translation._matched),
 }
-# (old type, Spark's name of the new type) -> the new type, which holds every value of the old.
-_EXACT_CASTS: dict[tuple[pa.DataType, str], pa.DataType] = {
-    (pa.int8(), "short"): pa.int16(),
-    (pa.int8(), "integer"): pa.int32(),
-    (pa.int8(), "long"): pa.int64(),
-    (pa.int16(), "integer"): pa.int32(),
-    (pa.int16(), "long"): pa.int64(),
-    (pa.int32(), "long"): pa.int64(),
-    (pa.int8(), "double"): pa.float64(),
-    (pa.int16(), "double"): pa.float64(),
-    (pa.int32(), "double"): pa.float64(),
-    (pa.float32(), "double"): pa.float64(),
+_COMPUTED: dict[str, Callable[[Translation, Node], Expression]] = {
+    **dict.fromkeys(_ARITHMETIC, Translation._arithmetic),
+    "UnaryMinus": Translation._unary,
+    "Abs": Translation._unary,
+    "DateDiff": Translation._days_between,
+    "SubtractTimestamps": Translation._time_between,
+    "UnixMicros": Translation._microseconds,
 }

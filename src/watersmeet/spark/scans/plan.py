@@ -19,10 +19,11 @@ from pyspark.sql.classic.column import _to_seq
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField, StructType
 
+from watersmeet.expressions.nodes import Column
+from watersmeet.model import Side
 from watersmeet.spark.scans.files import DataFile, JavaObject, list_files
 from watersmeet.spark.scans.filters import ExprId, Node, Translation
 from watersmeet.spark.scans.parquet import Dialect
-from watersmeet.spark.scans.predicates import Column
 from watersmeet.spark.scans.refusal import Refused
 from watersmeet.spark.scans.scan import Filter, TableColumn
 
@@ -219,8 +220,8 @@ class _Pipeline:
         def find(identity: ExprId) -> Column | None:
             if identity not in visible:
                 return None
-            position = self._use(visible[identity])
-            return Column(position, self.columns[position].field.type)
+            field = self.columns[self._use(visible[identity])].field
+            return Column(Side.LEFT, field.name, field.type)
 
         found = Filter(condition.sql(), Translation(condition, find).of(node))
         self.filter = found if self.filter is None else self.filter.and_then(found)

@@ -6,14 +6,18 @@ shortened form, and of floats NaN is in no statistics.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from watersmeet.expressions.nodes import Column, Compare, In, Literal, Node
 from watersmeet.spark.scans.parquet import Reading
-from watersmeet.spark.scans.predicates import Choice, Column, Condition, Constant, Expression
+
+_ORDERS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 Range = tuple[int, int]
 """The least and the greatest value that is not null."""
@@ -22,35 +26,36 @@ Range = tuple[int, int]
 class Statistics:
     """What one file's footer says about the columns that a filter looks at."""
 
-    def __init__(self, file: pq.ParquetFile, found: Mapping[int, Reading]) -> None:
-        """`found` has the columns by the positions that conditions use."""
+    def __init__(self, file: pq.ParquetFile, found: Mapping[str, Reading]) -> None:
+        """`found` has the columns by the names that conditions use."""
         self._metadata = file.metadata
         paths = [file.schema.column(number).path for number in range(len(file.schema))]
-        # For each position, the column's number in the file and what one of its units stands for.
-        self._places: dict[int, tuple[int, int]] = {}
-        for position, reading in found.items():
+        # For each name, the column's number in the file and what one of its units stands for.
+        self._places: dict[str, tuple[int, int]] = {}
+        for name, reading in found.items():
             unit = None if reading.name is None else _unit(file.schema_arrow.field(reading.name))
             if unit is not None and reading.name in paths:
-                self._places[position] = paths.index(reading.name), unit
+                self._places[name] = paths.index(reading.name), unit
 
-    def may_hold(self, group: int, conditions: Sequence[Expression]) -> bool:
+    def may_hold(self, group: int, conditions: Sequence[Node]) -> bool:
         """Whether a row of the group can fulfil all of them."""
         return all(self._may_fulfil(group, condition) for condition in conditions)
 
-    def _may_fulfil(self, group: int, condition: Expression) -> bool:
-        if not isinstance(condition, Condition) or len(condition.operands) != 2:
-            return True
-        column, other = condition.operands
-        if not isinstance(column, Column):
-            return True
-        values = self.range(group, column.position)
-        return values is None or _meets(condition.operation, values, other)
+    def _may_fulfil(self, group: int, condition: Node) -> bool:
+        match condition:
+            case Compare(sign, Column(_, name), Literal(value)) if isinstance(value, int):
+                ends = self.range(group, name)
+                return ends is None or _meets(sign, ends, value)
+            case In(Column(_, name), values):
+                ends = self.range(group, name)
+                return ends is None or any(_meets("=", ends, value) for value in values)
+        return True
 
-    def range(self, group: int, position: int) -> Range | None:
+    def range(self, group: int, name: str) -> Range | None:
         """What the values of a column lie between, if the footer says so in a way we follow."""
-        if position not in self._places:
+        if name not in self._places:
             return None
-        number, unit = self._places[position]
+        number, unit = self._places[name]
         column = self._metadata.row_group(group).column(number)
         statistics = column.statistics
         if column.physical_type == "INT96" or statistics is None or not statistics.has_min_max:
@@ -67,20 +72,12 @@ def _unit(field: pa.Field) -> int | None:
     return None
 
 
-def _meets(operation: str, values: Range, other: Expression) -> bool:
-    least, greatest = values
-    if isinstance(other, Choice) and operation in ("in", "in with null"):
-        return any(least <= value <= greatest for value in other.values)
-    if not isinstance(other, Constant) or not isinstance(other.value, int):
-        return True
-    if operation == "=":
-        return least <= other.value <= greatest
-    if operation == "<":
-        return least < other.value
-    if operation == "<=":
-        return least <= other.value
-    if operation == ">":
-        return greatest > other.value
-    if operation == ">=":
-        return greatest >= other.value
+def _meets(sign: str, ends: Range, value: Any) -> bool:
+    least, greatest = ends
+    if sign in ("=", "<=>"):
+        return bool(least <= value <= greatest)
+    if sign in ("<", "<="):
+        return bool(_ORDERS[sign](least, value))
+    if sign in (">", ">="):
+        return bool(_ORDERS[sign](greatest, value))
     return True

@@ -41,16 +41,20 @@ class Footers:
     def _open(self, path: str) -> _Footer:
         with open_file(path) as file:
             found = readings(file, inside(self._scan.columns), dialect=self._scan.dialect)
+            names = [column.name for column in inside(self._scan.columns)]
             paths = [file.schema.column(number).path for number in range(len(file.schema))]
-            return _Footer(file.metadata, paths, found, Statistics(file, dict(enumerate(found))))
+            return _Footer(
+                file.metadata, paths, found, Statistics(file, dict(zip(names, found, strict=True)))
+            )
 
     def ranges(self, column: str) -> list[Range | None]:
         """Of whole numbers and times in each row group; None where a footer does not say."""
-        place = self._place(column)
-        groups = self._scan.row_groups
-        if place is None:
-            return [None] * len(groups)
-        return [self._files[group.file].statistics.range(group.number, place) for group in groups]
+        position = self._scan.output[self._scan.schema.get_field_index(column)]
+        name = self._scan.columns[position].field.name
+        return [
+            self._files[group.file].statistics.range(group.number, name)
+            for group in self._scan.row_groups
+        ]
 
     def facts(self, column: str) -> ColumnFacts:
         """What is known of a column in every row group."""

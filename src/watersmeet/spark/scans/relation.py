@@ -164,17 +164,17 @@ def _matching(scan: FileScan) -> tuple[DataFile, ...]:
     if scan.filter is None or not scan.files:
         return scan.files
     count = len(scan.files)
-    known = {place for place, column in enumerate(scan.columns) if column.partition is not None}
-    columns = [
-        pa.nulls(count, column.field.type)
-        if column.partition is None
-        else pa.array([file.partition[column.partition] for file in scan.files], column.field.type)
+    known = {
+        column.field.name: pa.array(
+            [file.partition[column.partition] for file in scan.files], column.field.type
+        )
         for column in scan.columns
-    ]
+        if column.partition is not None
+    }
     keep = np.ones(count, dtype=bool)
     for part in scan.filter.conjuncts:
-        if part.columns and part.columns <= known:
-            keep &= part.evaluate(columns).fill_null(False).to_numpy(zero_copy_only=False)
+        if part.names and part.names <= known.keys():
+            keep &= part.mask(known).fill_null(False).to_numpy(zero_copy_only=False)
     return tuple(file for file, kept in zip(scan.files, keep, strict=True) if kept)
 
 
@@ -187,9 +187,9 @@ def _footer(file: DataFile, scan: FileScan) -> list[tuple[int, int, int]]:
             groups = [(number, *size) for number, size in enumerate(sizes) if size[0]]
             if scan.filter is None:
                 return groups
-            places = [n for n, column in enumerate(scan.columns) if column.partition is None]
-            statistics = Statistics(opened, dict(zip(places, found, strict=True)))
-            conditions = scan.filter.conjuncts
+            names = [column.name for column in inside(scan.columns)]
+            statistics = Statistics(opened, dict(zip(names, found, strict=True)))
+            conditions = [part.condition for part in scan.filter.conjuncts]
             return [group for group in groups if statistics.may_hold(group[0], conditions)]
     except (OSError, pa.ArrowException) as error:
         raise Refused(f"{file.path} cannot be read from here ({error})") from error

@@ -5,15 +5,17 @@ Everything here can be sent to tasks, and loads in a worker without pyspark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from watersmeet.expressions.evaluation import Evaluation
+from watersmeet.expressions.nodes import Logic, Node, columns_of, conjuncts
+from watersmeet.model import Side
 from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.parquet import Dialect, names_in, open_file, read_rows, readings
-from watersmeet.spark.scans.predicates import Column, Condition, Expression
 from watersmeet.spark.scans.refusal import Refused
 from watersmeet.words import count_text
 
@@ -53,20 +55,29 @@ def inside(columns: Sequence[TableColumn]) -> list[pa.Field]:
 
 @dataclass(frozen=True)
 class Filter:
-    """A condition, and how Spark writes it."""
+    """A condition over columns of the table, and how Spark writes it."""
 
     text: str
-    condition: Condition | Column
+    condition: Node
 
     @property
-    def conjuncts(self) -> tuple[Expression, ...]:
+    def conjuncts(self) -> tuple[Filter, ...]:
         """The parts that must all be true for a row to be kept."""
-        condition = self.condition
-        return condition.conjuncts if isinstance(condition, Condition) else (condition,)
+        return tuple(Filter(self.text, part) for part in conjuncts(self.condition))
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The columns that it looks at."""
+        return frozenset(column.name for column in columns_of(self.condition))
 
     def and_then(self, other: Filter) -> Filter:
-        both = Condition("and", (self.condition, other.condition))
+        both = Logic("AND", self.condition, other.condition, pa.bool_())
         return Filter(f"{self.text} AND {other.text}", both)
+
+    def mask(self, columns: Mapping[str, pa.Array]) -> pa.BooleanArray:
+        """True, false or null for each row."""
+        given = {(Side.LEFT, name): columns[name] for name in self.names}
+        return Evaluation(given).truth(self.condition).answer
 
 
 @dataclass(frozen=True)
@@ -142,7 +153,8 @@ class PlainScan:
         rows = pa.RecordBatch.from_arrays(chosen, schema=self.schema)
         if self.filter is None:
             return rows
-        mask = self.filter.condition.evaluate(columns)
+        names = (column.field.name for column in self.columns)
+        mask = self.filter.mask(dict(zip(names, columns, strict=True)))
         return rows if mask.true_count == len(mask) else rows.filter(mask)
 
 
