@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.aggregates.oracle import Answer, assert_same, by_group
 from tests.aggregates.questions import Question, questions
+from tests.parquet.opens import count_opens
 from watersmeet.aggregates import allowance
 from watersmeet.aggregates.answer.estimate import Estimate
 from watersmeet.aggregates.sampling import looks, planner
@@ -306,6 +307,18 @@ def test_ranges_of_times_in_different_units(tmp_path: Path, units: tuple[str, st
     ) as run:
         assert run._plan.design is Design.RANGES
         assert run.exact().answer["n"].to_pylist() == [28 * 400]
+
+
+def test_each_footer_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = np.arange(2000)
+    for name in ("l", "r"):
+        pq.write_table(pa.table({"k": keys, name: keys}), tmp_path / f"{name}.parquet")
+    opens = count_opens(monkeypatch)
+    with wm.local.aggregate(
+        tmp_path / "l.parquet", tmp_path / "r.parquet", on="k", n=wm.sum("l + r")
+    ) as run:
+        assert run.exact().answer["n"].to_pylist() == [2 * keys.sum()]
+    assert opens == {"l.parquet": 1, "r.parquet": 1}
 
 
 def test_a_date_meets_a_time_though_their_ranges_cannot_be_compared(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,16 +17,16 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from watersmeet.aggregates.sampling.facts import ColumnFacts
-from watersmeet.aggregates.sampling.planner import Block, Range, cut, pieces
+from watersmeet.aggregates.sampling.planner import Block, cut, pieces
 from watersmeet.errors import InputChanged, InvalidArgument, SchemaError
 from watersmeet.local.files import find_files
 from watersmeet.local.sources import open_source
 from watersmeet.model import Side
+from watersmeet.parquet.footers import Footer, each_footer
 
 _MEMORY_BLOCK = 16_384
 # In memory there is no reading, so blocks may be small.
 _MEMORY_BLOCKS = 128
-_FOOTERS_AT_ONCE = 4
 # Without a buffered stream Arrow loads whole column chunks.
 _BUFFER = 256 * 1024
 # Before it is known how wide rows are.
@@ -83,14 +82,14 @@ class _File:
     """A file as it was when it was opened."""
 
     path: Path
-    metadata: pq.FileMetaData
+    footer: Footer
     stamp: tuple[int, int]
 
     @classmethod
     def open(cls, path: Path, argument: str) -> _File:
         try:
             stamp = _stamp(path)
-            return cls(path, pq.read_metadata(path), stamp)
+            return cls(path, Footer.read(path), stamp)
         except (OSError, pa.ArrowException) as error:
             raise InvalidArgument(
                 f"{argument}: {str(path)!r} cannot be read as Parquet: {error}.",
@@ -99,13 +98,7 @@ class _File:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        return _without_views(self.metadata.schema.to_arrow_schema())
-
-    @cached_property
-    def places(self) -> dict[str, int]:
-        """Where each column is among the leaves; a field of a struct may have its name."""
-        count = self.metadata.num_columns
-        return {self.metadata.schema.column(place).path: place for place in range(count)}
+        return _without_views(self.footer.schema)
 
     def check_columns(self, schema: pa.Schema, names: Sequence[str]) -> None:
         """All files of a table must have the columns of the first."""
@@ -132,7 +125,7 @@ class _File:
         """A row group, so many rows at a time. Whoever has read enough checks the file."""
         try:
             with pq.ParquetFile(
-                self.path, metadata=self.metadata, pre_buffer=False, buffer_size=_BUFFER
+                self.path, metadata=self.footer.metadata, pre_buffer=False, buffer_size=_BUFFER
             ) as file:
                 yield from file.iter_batches(
                     rows, row_groups=[group], columns=list(names), use_threads=False
@@ -147,14 +140,13 @@ class ParquetTable:
 
     def __init__(self, paths: Sequence[Path], *, argument: str) -> None:
         self.name = f"{len(paths)} Parquet file" + ("s" if len(paths) != 1 else "")
-        with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-            self._files = list(pool.map(lambda path: _File.open(path, argument), paths))
+        self._files = each_footer(lambda path: _File.open(path, argument), paths)
         self.schema = self._files[0].schema
         self._groups = [
-            _RowGroup(place, number, group.num_rows)
+            _RowGroup(place, number, rows)
             for place, file in enumerate(self._files)
-            for number in range(file.metadata.num_row_groups)
-            if (group := file.metadata.row_group(number)).num_rows
+            for number in range(file.footer.row_groups)
+            if (rows := file.footer.rows(number))
         ]
         self._pieces = [_Piece(*piece) for piece in pieces([group.rows for group in self._groups])]
         # Bytes of a row in memory, by the columns that are read.
@@ -163,8 +155,9 @@ class ParquetTable:
     def blocks(self, key: str, names: Sequence[str]) -> tuple[Block, ...]:
         for file in self._files:
             file.check_columns(self.schema, names)
-        ranges = [self._range(group, key) for group in self._groups]
-        sizes = [self._nbytes(group, names) for group in self._groups]
+        ranges = [self._footer(group).range(group.number, key) for group in self._groups]
+        by_file = [list(file.footer.sizes(names)) for file in self._files]
+        sizes = [by_file[group.file][group.number] for group in self._groups]
         found = []
         for piece in self._pieces:
             number = piece.group
@@ -174,20 +167,16 @@ class ParquetTable:
         return tuple(found)
 
     def facts(self, names: Sequence[str]) -> dict[str, ColumnFacts]:
-        rows = [group.rows for group in self._groups]
         index = np.array([piece.group for piece in self._pieces], np.int64)
         return {
-            name: ColumnFacts.of([self._chunk(group, name) for group in self._groups], rows).taken(
-                index
-            )
+            name: ColumnFacts.of(
+                [self._footer(group).chunk(group.number, name) for group in self._groups]
+            ).taken(index)
             for name in names
         }
 
-    def _chunk(self, group: _RowGroup, name: str) -> Any:
-        """Of a plain column; a nested one has several, and they are no values."""
-        file = self._files[group.file]
-        place = file.places.get(name)
-        return None if place is None else file.metadata.row_group(group.number).column(place)
+    def _footer(self, group: _RowGroup) -> Footer:
+        return self._files[group.file].footer
 
     def bundle(self, block: int) -> int:
         return self._pieces[block].group
@@ -236,28 +225,6 @@ class ParquetTable:
         if known is None:
             return self._rows_at_once(names, batch_bytes) > _FEW_TIMES * rows
         return batch.nbytes > _FEW_TIMES * batch_bytes and rows > 1
-
-    def _nbytes(self, group: _RowGroup, names: Sequence[str]) -> int:
-        metadata = self._files[group.file].metadata.row_group(group.number)
-        columns = (metadata.column(place) for place in range(metadata.num_columns))
-        # Of a nested column each leaf is one.
-        return sum(
-            column.total_uncompressed_size
-            for column in columns
-            if column.path_in_schema.partition(".")[0] in names
-        )
-
-    def _range(self, group: _RowGroup, key: str) -> Range | None:
-        """From the footer, for whole numbers and times."""
-        file = self._files[group.file]
-        unit = _unit(file.schema.field(key).type)
-        column = file.metadata.row_group(group.number).column(file.places[key])
-        statistics = column.statistics
-        if unit is None or column.physical_type == "INT96":
-            return None
-        if statistics is None or not statistics.has_min_max:
-            return None
-        return int(statistics.min_raw) * unit, int(statistics.max_raw) * unit
 
 
 class MemoryTable:
@@ -363,13 +330,6 @@ def _ends(rows: pa.ChunkedArray) -> tuple[Any, Any] | None:
     except (pa.ArrowNotImplementedError, ValueError, OverflowError):
         return None  # A type without an order, or a year that Python does not know.
     return None if least is None else (least, most)
-
-
-def _unit(kind: pa.DataType) -> int | None:
-    """What a file's number stands for, times in nanoseconds; None for what has no such number."""
-    if pt.is_timestamp(kind):
-        return {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}[kind.unit]
-    return 1 if pt.is_signed_integer(kind) or pt.is_date32(kind) else None
 
 
 def _stamp(path: Path) -> tuple[int, int]:

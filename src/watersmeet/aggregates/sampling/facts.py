@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from watersmeet.parquet.footers import Chunk
+
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
@@ -42,19 +44,13 @@ class ColumnFacts:
     days: bool = False
 
     @classmethod
-    def of(cls, chunks: Sequence[Any], rows: Sequence[int]) -> ColumnFacts:
-        """From what Parquet says of one column in each row group; None for nothing."""
+    def of(cls, chunks: Sequence[Chunk]) -> ColumnFacts:
+        """From what Parquet says of one column in each row group."""
         ends, nulls, width = [], [], []
-        for chunk, count in zip(chunks, rows, strict=True):
-            statistics: Any = None if chunk is None else chunk.statistics
-            if statistics is not None and chunk.physical_type == "INT96":
-                statistics = None
-            has_ends = statistics is not None and statistics.has_min_max
-            ends.append(_ends(statistics) if has_ends else None)
-            has_nulls = statistics is not None and statistics.has_null_count
-            nulls.append(statistics.null_count / max(count, 1) if has_nulls else np.nan)
-            nbytes = np.nan if chunk is None else chunk.total_compressed_size
-            width.append(nbytes / max(count, 1))
+        for chunk in chunks:
+            ends.append(chunk.ends)
+            nulls.append(chunk.nulls / max(chunk.rows, 1))
+            width.append(chunk.stored / max(chunk.rows, 1))
         return cls.between(ends, nulls=np.array(nulls), width=np.array(width))
 
     @classmethod
@@ -97,13 +93,6 @@ class ColumnFacts:
         if not self.values or not len(least) or np.isnan(least).any():
             return None
         return float(least.min()), float(most.max())
-
-
-def _ends(statistics: Any) -> tuple[Any, Any] | None:
-    try:
-        return statistics.min, statistics.max
-    except (TypeError, ValueError, NotImplementedError, OverflowError):
-        return None  # A type, or a year, that Python does not know.
 
 
 def _is_value(end: Any) -> bool:

@@ -32,7 +32,6 @@ from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.frames import check_dataframe, estimated_rows
 from watersmeet.spark.jobs import count_partitions
 from watersmeet.spark.keys import compared, named_keys
-from watersmeet.spark.scans.ranges import Footers
 from watersmeet.spark.scans.relation import PlainScan, arrow_schema, open_relation
 from watersmeet.spark.sql import quoted
 from watersmeet.spark.storage import RunStorage, check_storage
@@ -245,10 +244,9 @@ def _blocks(dataframe: DataFrame, argument: str) -> Blocks:
 def _table(source: Blocks, question: ResolvedQuestion, side: Side) -> Table:
     held = key_sum_bytes(question, side)
     if isinstance(source, PlainBlocks):
-        footers = Footers(source.scan)
         return Table(
-            source.describe(question.keys[0][side], footers),
+            source.describe(question.keys[0][side]),
             held,
-            facts=source.facts(question.names(side), footers),
+            facts=source.facts(question.names(side)),
         )
     return Table(source.describe(), held, counted=False)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from watersmeet.aggregates.sampling.facts import ColumnFacts
 from watersmeet.aggregates.sampling.planner import Block, pieces
-from watersmeet.spark.scans.ranges import Footers
+from watersmeet.spark.scans.ranges import facts_of, ranges_of
 from watersmeet.spark.scans.relation import StagedRows
 from watersmeet.spark.scans.scan import PlainScan, Split
 
@@ -42,9 +42,9 @@ class PlainBlocks:
         ]
         return cls(scan, tuple(splits))
 
-    def describe(self, key: str, footers: Footers) -> tuple[Block, ...]:
+    def describe(self, key: str) -> tuple[Block, ...]:
         """All blocks, with what the key lies between in each where the footers say so."""
-        ranges = footers.ranges(key)
+        ranges = ranges_of(self.scan, key)
         found = {
             (group.file, group.number): (group, keys)
             for group, keys in zip(self.scan.row_groups, ranges, strict=True)
@@ -56,13 +56,13 @@ class PlainBlocks:
             blocks.append(Block(rows, group.nbytes * rows // max(group.rows, 1), keys))
         return tuple(blocks)
 
-    def facts(self, columns: Iterable[str], footers: Footers) -> dict[str, ColumnFacts]:
+    def facts(self, columns: Iterable[str]) -> dict[str, ColumnFacts]:
         """What the footers say about columns, in each block."""
         places = {
             (group.file, group.number): place for place, group in enumerate(self.scan.row_groups)
         }
         index = np.array([places[split.file, split.row_group] for split in self.splits], np.int64)
-        return {column: footers.facts(column).taken(index) for column in columns}
+        return {column: facts_of(self.scan, column).taken(index) for column in columns}
 
     def rows_of(self, split: Split, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """Rows of a split in batches of about so many bytes, once it is seen how wide rows are.

@@ -78,21 +78,6 @@ def names_in(found: Sequence[Reading]) -> list[str]:
     return [reading.name for reading in found if reading.name is not None]
 
 
-def row_group_sizes(file: pq.ParquetFile, names: Sequence[str]) -> list[tuple[int, int]]:
-    """Of each row group, its rows and the uncompressed bytes of these columns."""
-    paths = [file.schema.column(number).path for number in range(len(file.schema))]
-    chosen = [
-        number
-        for number, path in enumerate(paths)
-        if any(path == name or path.startswith(f"{name}.") for name in names)
-    ]
-    groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-    return [
-        (group.num_rows, sum(group.column(number).total_uncompressed_size for number in chosen))
-        for group in groups
-    ]
-
-
 def read_rows(
     file: pq.ParquetFile,
     row_group: int,

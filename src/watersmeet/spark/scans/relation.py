@@ -7,7 +7,6 @@ values equal what Spark would have read, or it is not called one.
 from __future__ import annotations
 
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,10 +32,12 @@ from pyspark.sql.types import (
 )
 
 from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.parquet.footers import Footer, each_footer
 from watersmeet.spark.scans.files import DataFile
-from watersmeet.spark.scans.parquet import names_in, open_file, readings, row_group_sizes
+from watersmeet.spark.scans.footers import FileFooter
+from watersmeet.spark.scans.parquet import open_file, readings
 from watersmeet.spark.scans.plan import FileScan, read_plan
-from watersmeet.spark.scans.pruning import Statistics
+from watersmeet.spark.scans.pruning import may_hold
 from watersmeet.spark.scans.refusal import Refused
 from watersmeet.spark.scans.scan import PlainScan, RowGroup, Split, inside
 
@@ -50,7 +51,6 @@ __all__ = [
     "open_relation",
 ]
 
-_FOOTERS_AT_ONCE = 8
 _TRAVELLING = (
     NumericType,
     BooleanType,
@@ -141,12 +141,13 @@ def _open(scan: FileScan, schema: pa.Schema) -> PlainScan:
     if kinds != schema.types:
         raise Refused("its columns changed their types on the way to the files")
     files = _matching(scan)
-    with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        footers = list(pool.map(lambda file: _footer(file, scan), files))
+    footers = each_footer(lambda file: _footer(file, scan), files)
+    conditions = [] if scan.filter is None else [each.condition for each in scan.filter.conjuncts]
     row_groups = [
         RowGroup(place, number, rows, nbytes)
         for place, footer in enumerate(footers)
-        for number, rows, nbytes in footer
+        for number, rows, nbytes in footer.row_groups()
+        if may_hold(footer, number, conditions)
     ]
     return PlainScan(
         schema=schema,
@@ -156,6 +157,7 @@ def _open(scan: FileScan, schema: pa.Schema) -> PlainScan:
         columns=scan.columns,
         output=scan.output,
         dialect=scan.dialect,
+        footers=tuple(footers),
     )
 
 
@@ -178,18 +180,13 @@ def _matching(scan: FileScan) -> tuple[DataFile, ...]:
     return tuple(file for file, kept in zip(scan.files, keep, strict=True) if kept)
 
 
-def _footer(file: DataFile, scan: FileScan) -> list[tuple[int, int, int]]:
-    """Number, rows and bytes of the row groups to read, once every column reads as in Spark."""
+def _footer(file: DataFile, scan: FileScan) -> FileFooter:
+    """What a file says of itself, once every column reads as in Spark."""
+    columns = inside(scan.columns)
     try:
         with open_file(file.path) as opened:
-            found = readings(opened, inside(scan.columns), dialect=scan.dialect)
-            sizes = row_group_sizes(opened, names_in(found))
-            groups = [(number, *size) for number, size in enumerate(sizes) if size[0]]
-            if scan.filter is None:
-                return groups
-            names = [column.name for column in inside(scan.columns)]
-            statistics = Statistics(opened, dict(zip(names, found, strict=True)))
-            conditions = [part.condition for part in scan.filter.conjuncts]
-            return [group for group in groups if statistics.may_hold(group[0], conditions)]
+            found = readings(opened, columns, dialect=scan.dialect)
+            names = [column.name for column in columns]
+            return FileFooter(Footer.of(opened), dict(zip(names, found, strict=True)))
     except (OSError, pa.ArrowException) as error:
         raise Refused(f"{file.path} cannot be read from here ({error})") from error

@@ -6,7 +6,8 @@ Everything here can be sent to tasks, and loads in a worker without pyspark.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from watersmeet.expressions.evaluation import Evaluation
 from watersmeet.expressions.nodes import Logic, Node, columns_of, conjuncts
 from watersmeet.model import Side
 from watersmeet.spark.scans.files import DataFile
+from watersmeet.spark.scans.footers import FileFooter
 from watersmeet.spark.scans.parquet import Dialect, names_in, open_file, read_rows, readings
 from watersmeet.spark.scans.refusal import Refused
 from watersmeet.words import count_text
@@ -77,7 +79,10 @@ class Filter:
     def mask(self, columns: Mapping[str, pa.Array]) -> pa.BooleanArray:
         """True, false or null for each row."""
         given = {(Side.LEFT, name): columns[name] for name in self.names}
-        return Evaluation(given).truth(self.condition).answer
+        found = Evaluation(given).truth(self.condition).answer
+        # What holds for every row, as that a column without nulls is null, is one value.
+        rows = len(next(iter(given.values())))
+        return pa.repeat(found, rows) if isinstance(found, pa.Scalar) else found
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,11 @@ class PlainScan:
     # For each column of `schema`, its position in `columns`; the filter may look at more.
     output: tuple[int, ...]
     dialect: Dialect
+    # Of each file, where it was opened; what is sent to tasks has none.
+    footers: tuple[FileFooter, ...] = field(default=(), compare=False, repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "footers": ()}
 
     @property
     def rows(self) -> int:

@@ -1,0 +1,1 @@
+"""What Parquet files say about themselves, for every runtime that reads them."""

@@ -1,0 +1,154 @@
+"""The footer of a Parquet file: how large its row groups are, and what lies in their columns.
+
+A footer is read once, when the file is opened, and kept as long as somebody asks about the file.
+What it says of a column is followed in one way everywhere: whole numbers as they are, days as days,
+instants in microseconds. Statistics of 96-bit timestamps are not followed, as writers disagreed
+about their order; nor is what Python cannot express, such as a day in the year 12000.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+Range = tuple[int, int]
+"""The least and the greatest value that is not null, or a little beyond them."""
+
+# Reading a footer is waiting: for a disk, or for storage far away.
+_AT_ONCE = 8
+# A number of the file, times the first and over the second, is one of ours.
+_UNITS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
+
+_A = TypeVar("_A")
+_B = TypeVar("_B")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A column in one row group. `ends` are its least and its most value in Python's types."""
+
+    rows: int
+    stored: float
+    """Bytes, compressed."""
+    nulls: float
+    """How many; NaN where the file does not say."""
+    ends: tuple[Any, Any] | None
+
+    @classmethod
+    def unknown(cls) -> Chunk:
+        """Of a column of which the file says nothing."""
+        return cls(0, math.nan, math.nan, None)
+
+
+class Footer:
+    """Of one file, by the names that its columns have there."""
+
+    def __init__(self, metadata: pq.FileMetaData, schema: pa.Schema) -> None:
+        """`schema` is what Arrow makes of the file's columns."""
+        self.metadata = metadata
+        self.schema = schema
+
+    @classmethod
+    def of(cls, file: pq.ParquetFile) -> Footer:
+        """Of a file that is open."""
+        return cls(file.metadata, file.schema_arrow)
+
+    @classmethod
+    def read(cls, path: Any) -> Footer:
+        metadata = pq.read_metadata(path)
+        return cls(metadata, metadata.schema.to_arrow_schema())
+
+    @property
+    def row_groups(self) -> int:
+        return int(self.metadata.num_row_groups)
+
+    def rows(self, group: int) -> int:
+        return int(self.metadata.row_group(group).num_rows)
+
+    @cached_property
+    def _leaves(self) -> dict[str, int]:
+        """Where each leaf is; a field of a struct may have the name of a column."""
+        schema = self.metadata.schema
+        return {schema.column(place).path: place for place in range(len(schema))}
+
+    def sizes(self, names: Sequence[str]) -> Iterator[int]:
+        """Of each row group, the uncompressed bytes of these columns, all leaves of nested ones."""
+        whole = set(names)
+        nested = tuple(f"{name}." for name in names)
+        places = [
+            place
+            for path, place in self._leaves.items()
+            if path in whole or path.startswith(nested)
+        ]
+        for number in range(self.row_groups):
+            group = self.metadata.row_group(number)
+            yield sum(group.column(place).total_uncompressed_size for place in places)
+
+    def chunk(self, group: int, name: str) -> Chunk:
+        """Nothing is known of a nested column: what its leaves hold are no values of it."""
+        place = self._leaves.get(name)
+        if place is None:
+            return Chunk.unknown()
+        found = self.metadata.row_group(group)
+        column = found.column(place)
+        statistics = _followed(column)
+        counted = statistics is not None and statistics.has_null_count
+        return Chunk(
+            rows=int(found.num_rows),
+            stored=column.total_compressed_size,
+            nulls=statistics.null_count if counted else math.nan,
+            ends=_ends(statistics),
+        )
+
+    def range(self, group: int, name: str) -> Range | None:
+        """What the values of a column of whole numbers, days or instants lie between.
+
+        None if the file does not say. Of nanoseconds the ends are rounded outwards.
+        """
+        place, unit = self._leaves.get(name), self._units.get(name)
+        if place is None or unit is None:
+            return None
+        statistics = _followed(self.metadata.row_group(group).column(place))
+        if statistics is None or not statistics.has_min_max:
+            return None
+        least, most = int(statistics.min_raw), int(statistics.max_raw)
+        times, over = unit
+        return least * times // over, -(-most * times // over)
+
+    @cached_property
+    def _units(self) -> dict[str, tuple[int, int]]:
+        known = {field.name: _unit(field.type) for field in self.schema}
+        return {name: unit for name, unit in known.items() if unit is not None}
+
+
+def each_footer(read: Callable[[_A], _B], files: Iterable[_A]) -> list[_B]:
+    """What `read` makes of each file, several of them at a time."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(read, files))
+
+
+def _unit(kind: pa.DataType) -> tuple[int, int] | None:
+    if pt.is_timestamp(kind):
+        return _UNITS[kind.unit]
+    return (1, 1) if pt.is_signed_integer(kind) or pt.is_date32(kind) else None
+
+
+def _followed(column: Any) -> Any:
+    return None if column.physical_type == "INT96" else column.statistics
+
+
+def _ends(statistics: Any) -> tuple[Any, Any] | None:
+    if statistics is None or not statistics.has_min_max:
+        return None
+    try:
+        return statistics.min, statistics.max
+    except (TypeError, ValueError, NotImplementedError, OverflowError):
+        return None  # A type, or a year, that Python does not know.
