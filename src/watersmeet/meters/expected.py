@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
+from bisect import bisect_left
 from typing import Any
 
 import numpy as np
@@ -70,8 +70,10 @@ class ExpectedResults:
         """
         for side in Side:
             for p, stamps in enumerate(self._flush_stamps[side]):
+                if not stamps:
+                    continue
                 rows = self._flushed_rows[side][p]
-                old = int(np.searchsorted(stamps, oldest[side.other, p]))
+                old = bisect_left(stamps, oldest[side.other, p])
                 del stamps[:old], rows[:old]
                 while len(stamps) > _MOST_FLUSHES:
                     # Of the older half: the last sum is what the next one is added to.
@@ -83,8 +85,8 @@ class ExpectedResults:
             "md": self.md.tolist(),
             "dd": self.dd.tolist(),
             "last_md": self.last_md.tolist(),
-            "flush_stamps": deepcopy(self._flush_stamps),
-            "flushed_rows": deepcopy(self._flushed_rows),
+            "flush_stamps": _copy(self._flush_stamps),
+            "flushed_rows": _copy(self._flushed_rows),
         }
 
     def load(self, saved: dict[str, Any]) -> None:
@@ -92,5 +94,9 @@ class ExpectedResults:
         self.md[:] = saved["md"]
         self.dd[:] = saved["dd"]
         self.last_md[:] = saved["last_md"]
-        self._flush_stamps = deepcopy(saved["flush_stamps"])
-        self._flushed_rows = deepcopy(saved["flushed_rows"])
+        self._flush_stamps = _copy(saved["flush_stamps"])
+        self._flushed_rows = _copy(saved["flushed_rows"])
+
+
+def _copy(listed: list[list[list[int]]]) -> list[list[list[int]]]:
+    return [[list(each) for each in side] for side in listed]

@@ -95,9 +95,8 @@ class MemoryPart:
         """
         oldest = np.full((2, self._partitions), STILL_HERE)
         for side, table in zip(Side, self.tables, strict=True):
-            for p, index in enumerate(table.first_of_each(after=after[side])):
-                if len(index):
-                    oldest[side, p] = table.stamps[index[0]]
+            rows, partitions = table.first_of_each(after=after[side])
+            oldest[side, partitions] = table.stamps[rows]
         return oldest
 
     def overflow(self, piece: NewRows) -> int:

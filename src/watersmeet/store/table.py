@@ -71,16 +71,20 @@ class Table(RowStore):
 
     def oldest(self, rows: NDArray[np.int64]) -> list[NDArray[np.int32]]:
         """For each partition p, its rows[p] oldest row numbers."""
-        places = np.cumsum(rows)
-        cursor = places - rows
-        grouped = np.empty(int(places[-1]), np.int32)
-        matching.group_rows(self._index.nodes, len(self), places, cursor, grouped)
-        return np.split(grouped, places[:-1])
+        return np.split(self._grouped(rows), np.cumsum(rows)[:-1])
 
-    def first_of_each(self, *, after: int = 0) -> list[NDArray[np.int32]]:
-        """For each partition the number of its oldest row, if it has one."""
+    def first_of_each(self, *, after: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The numbers of the oldest row of each partition that has any, and these partitions."""
         assert not after, "a table in which all rows of a partition leave oldest first"
-        return self.oldest(np.minimum(self.by_partition, 1))
+        one = np.minimum(self.by_partition, 1)
+        return self._grouped(one), np.flatnonzero(one)
+
+    def _grouped(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The rows[p] oldest row numbers of each partition p, one partition after the other."""
+        places = np.cumsum(rows)
+        grouped = np.empty(int(places[-1]), np.int32)
+        matching.group_rows(self._index.nodes, len(self), places, places - rows, grouped)
+        return grouped
 
     def drop(self, keep: Mask, gone: NDArray[np.int64]) -> None:
         """Forget the rows that are not kept; `gone[p]` of them are of partition p."""

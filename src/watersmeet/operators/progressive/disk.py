@@ -23,6 +23,8 @@ class DiskPartition:
     def prune(self, oldest: NDArray[np.int64]) -> None:
         """Forget what was joined as far as it tells nothing. `oldest` is when the oldest row in
         memory came, left and right."""
+        if not len(self.history):
+            return
         self.history.prune(
             [Stays([run.departed for run in self.runs[side]], int(oldest[side])) for side in Side]
         )

@@ -144,7 +144,7 @@ class History:
         return kept
 
     def __len__(self) -> int:
-        return len(self._merges) + sum(len(self.scans(side)[0]) for side in Side)
+        return len(self._merges) + len(self._scans[0]) + len(self._scans[1])
 
     def prune(self, stays: Sequence[Stays]) -> None:
         """Forget scans that tell nothing that is not known without them.
@@ -154,6 +154,8 @@ class History:
         whoever left between the two has been merged with what was read; or, without such a scan,
         if everyone who left after s has been merged and nobody who came before s is there still.
         """
+        if not len(self):
+            return
         for side in Side:
             keep = np.ones(len(self.scans(side)[0]), np.bool_)
             for n in range(len(keep)):
@@ -211,6 +213,9 @@ class _Log:
         self._stamps = np.empty((4, width), np.int64)
         self._codes = np.empty((4, 2), np.uint64)
 
+    def __len__(self) -> int:
+        return self._count
+
     def append(self, stamps: tuple[int, ...], codes: tuple[int, int]) -> None:
         if self._count == len(self._stamps):
             more = max(self._count, 4)
@@ -239,5 +244,7 @@ class _Log:
         return self._stamps[: self._count], self._codes[: self._count]
 
     def save(self) -> list[list[int]]:
+        if not self._count:
+            return []
         stamps, codes = self.arrays()
         return [a + b for a, b in zip(stamps.tolist(), codes.tolist(), strict=True)]

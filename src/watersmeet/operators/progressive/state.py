@@ -38,7 +38,11 @@ def save(join: ProgressiveJoin, saved: SavedRows, area: StateArea) -> Manifest:
         "expected": workspace.expected.save(),
         "distinct": workspace.distinct.save(),
         "running": None if running is None else running.save(),
-        "histories": [disk.history.save() for disk in workspace.disk.partitions],
+        "histories": {
+            str(p): disk.history.save()
+            for p, disk in enumerate(workspace.disk.partitions)
+            if len(disk.history)
+        },
         "rows": rows,
         "files": rows["files"],
         **save_counters(workspace.metrics),
@@ -56,7 +60,9 @@ def load(join: ProgressiveJoin, saved: SavedRows, area: StateArea, manifest: Man
     workspace.distinct.load(manifest["distinct"])
     for p, runs in enumerate(saved.load(area, manifest["rows"])):
         disk = workspace.disk.partitions[p]
-        disk.runs, disk.history = runs, History.load(manifest["histories"][p])
+        disk.runs = runs
+        if str(p) in manifest["histories"]:
+            disk.history = History.load(manifest["histories"][str(p)])
         workspace.disk.changed(p)
     load_counters(workspace.metrics, manifest)
     if manifest["running"] is not None:

@@ -76,10 +76,10 @@ class SlottedTable(Table):
         rectangles.group_rows(here, after, places, cursor, grouped)
         return grouped
 
-    def first_of_each(self, *, after: int = 0) -> list[NDArray[np.int32]]:
-        """For each partition the number of its oldest row from `after` on, if it has one."""
+    def first_of_each(self, *, after: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """The same of rows from `after` on."""
         one = np.minimum(self.by_partition - self.in_partitions(after), 1)
-        return np.split(self.grouped(one, after=after), np.cumsum(one)[:-1])
+        return self.grouped(one, after=after), np.flatnonzero(one)
 
     def of_partition(self, p: int) -> NDArray[np.int32]:
         """The row numbers of one partition."""
