@@ -43,3 +43,45 @@ def test_covering_what_is_covered_costs_nothing() -> None:
     assert marks.nbytes == before
     marks.cover(before * 8 + 1)
     assert before < marks.nbytes <= 2 * before
+
+
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 30_000), st.integers(0, 30_000)), max_size=12),
+    restored=st.booleans(),
+)
+def test_rows_that_are_gone_count_as_marked_and_the_others_keep_their_marks(
+    steps: list[tuple[int, int]], restored: bool
+) -> None:
+    marks, known, oldest = Marks(), set[int](), 0
+    marks.cover(30_001)
+    for stamp, gone in steps:
+        if stamp >= oldest:
+            marks.mark(np.array([stamp]))
+            known.add(stamp)
+        oldest = max(oldest, gone)
+        marks.forget(oldest)
+        marks.cover(30_001)
+        if restored:
+            marks = Marks.load(marks.base, marks.to_save())
+            marks.cover(30_001)
+    assert marks.base <= oldest
+    live = np.arange(oldest, 30_001)
+    assert np.flatnonzero(~marks.unmarked(live)).tolist() == sorted(
+        stamp - oldest for stamp in known if stamp >= oldest
+    )
+    dead = np.array([stamp for stamp in known if stamp < oldest], np.int64)
+    assert not marks.unmarked(dead).any()
+
+
+def test_marks_take_what_the_rows_that_are_there_need_however_many_have_come() -> None:
+    marks, sizes, saved = Marks(), [], []
+    for stamp in range(0, 10_000_000, 10_000):
+        marks.cover(stamp + 10_000)
+        marks.mark(np.arange(stamp, stamp + 10_000, 3))
+        marks.forget(stamp - 20_000)
+        sizes.append(marks.nbytes)
+        saved.append(len(marks.to_save()))
+    assert max(sizes) < 16_000
+    assert max(saved) < 16_000
+    marks.forget(10_000_000)
+    assert not len(marks.to_save())

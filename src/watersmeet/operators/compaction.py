@@ -17,7 +17,7 @@ from watersmeet.model import Side
 from watersmeet.operators.saved import Runs
 from watersmeet.operators.workspace import Workspace
 from watersmeet.store.cursor import Cursor
-from watersmeet.store.runs import Piece, RunWriter, SpilledRun
+from watersmeet.store.runs import Piece, RunWriter, SpilledRun, arrived
 from watersmeet.store.spill import IoKind
 
 _RUNS_OF_A_GENERATION = 8
@@ -91,8 +91,7 @@ def _merge(
             for piece in merged(some, ahead=rows):
                 writer.append(piece)
             departed = (some[0].departed[0], some[-1].departed[1])
-            latest = max(run.latest for run in some)
-            together.append(writer.cut(departed, latest=latest, generation=generation + 1))
+            together.append(writer.cut(departed, arrived=arrived(some), generation=generation + 1))
         gone += runs[len(runs) - count :]
         runs[len(runs) - count :] = together
         changed.add(p)

@@ -89,12 +89,14 @@ class ResultEmitter:
         if self._schema.how.keeps_unmatched(side):
             yield from self.alone(side, source, index[self.marks.unmarked(stamps[index])])
 
-    def undecided(self, side: Side, stamps: Stamps) -> NDArray[np.bool_] | None:
-        """Which arriving rows are still worth keeping; None for all.
+    def decides(self, side: Side) -> bool:
+        """Whether rows of a side are decided by their first partner: the left rows of semi and
+        anti joins."""
+        return side is Side.LEFT and not self._schema.how.emits_pairs
 
-        A left row of a semi or anti join is decided by its first partner.
-        """
-        if side is Side.LEFT and not self._schema.how.emits_pairs:
+    def undecided(self, side: Side, stamps: Stamps) -> NDArray[np.bool_] | None:
+        """Which rows are still worth keeping; None for all."""
+        if self.decides(side):
             return self.marks.unmarked(stamps)
         return None
 

@@ -28,6 +28,7 @@ from watersmeet.operators.workspace import Workspace
 from watersmeet.rows.address import Stage
 from watersmeet.rows.on import name_of
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.marks import Marks
 from watersmeet.store.runs import STILL_HERE, RunWriter, SpilledRun, write_run
 from watersmeet.store.spill import Block, IoKind, corrupted, unusable
 
@@ -67,6 +68,7 @@ class SavedRows:
     Rows get rising stamps as they come and leave memory oldest first in each partition, but for
     those that are pinned. So a row that was written to a segment is in memory still exactly if its
     stamp is not below that of its partition's oldest row, or is below that of the pinned ones.
+    Rows that the mechanism has let go before their time (`Workspace.let_go`) are no more.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -88,7 +90,9 @@ class SavedRows:
         self._hand_over(area, runs)
         numbers = {local: number for number, local in enumerate(self._names)}
         names = {segment["name"] for side in self._segments for segment in side}
-        names |= set(self._names.values()) | ({marks["name"]} if marks else set())
+        names |= set(self._names.values())
+        if marks and "name" in marks:
+            names.add(marks["name"])
         return {
             "spilled": list(self._names.values()),
             "runs": [
@@ -106,6 +110,8 @@ class SavedRows:
     def load(self, area: StateArea, manifest: Manifest) -> list[Runs]:
         """Fill the tables and the marks of a new join; its runs by partition."""
         runs = self._load_runs(area, manifest)
+        if manifest["marks"] is not None:
+            self._load_marks(manifest["marks"], area)
         memory = self._workspace.memory
         memory.reserve_rows(manifest["resident"])
         for side in Side:
@@ -115,8 +121,6 @@ class SavedRows:
             self._segments[side].extend(manifest["segments"][side])
             stamps = memory.tables[side].stamps
             self._saved_until[side] = int(stamps[-1]) + 1 if len(stamps) else 0
-        if manifest["marks"] is not None:
-            self._load_marks(manifest["marks"], area)
         return runs
 
     # ---- rows in memory -------------------------------------------------------------------------
@@ -158,6 +162,8 @@ class SavedRows:
             piece = read(number)
             here = piece.ats >= oldest[workspace.memory.partition_of(piece.codes)]
             here |= piece.ats < pinned
+            if (gone := workspace.let_go(side, piece.codes, piece.ats)) is not None:
+                here &= ~gone
             if not here.all():
                 piece = piece.take(np.flatnonzero(here))
             if len(piece):
@@ -206,24 +212,35 @@ class SavedRows:
         emitter, spill = self._workspace.emitter, self._workspace.spill
         if not any(emitter.marked):
             return None
+        saved, bits = {"base": emitter.marks.base}, emitter.marks.to_save()
+        if not len(bits):
+            return saved
         writer = spill.create(_BITS, IoKind.FLUSH)
-        batch = pa.RecordBatch.from_arrays([pa.array(emitter.marks.bits)], schema=_BITS)
+        batch = pa.RecordBatch.from_arrays([pa.array(bits)], schema=_BITS)
         block = writer.append(batch, (0, 0), first=True)
         path = spill.path / writer.finish()
         name = area.put(path)
         path.unlink()
-        return {"name": name, "block": [block.offset, block.length, block.checksum]}
+        return saved | {"name": name, "block": [block.offset, block.length, block.checksum]}
 
     def _load_marks(self, saved: Manifest, area: StateArea) -> None:
-        emitter, spill = self._workspace.emitter, self._workspace.spill
+        emitter = self._workspace.emitter
+        bits = np.empty(0, np.uint8)
+        if "name" in saved:
+            bits = self._read_marks(saved, area)
+        emitter.marks = Marks.load(saved["base"], bits)
+        self._workspace.memory.reserved = emitter.marks.nbytes
+
+    def _read_marks(self, saved: Manifest, area: StateArea) -> NDArray[np.uint8]:
+        spill = self._workspace.spill
         local = self._fetch(saved["name"], area)
         reader = spill.open(local.name, _BITS, IoKind.SCAN)
         offset, length, checksum = saved["block"]
         batch = reader.read(Block(offset, length, checksum, rows=0, first_code=0, last_code=0))
         reader.close()
-        emitter.marks.bits = batch.column(0).to_numpy().copy()
-        self._workspace.memory.reserved = emitter.marks.nbytes
         local.unlink()
+        bits: NDArray[np.uint8] = batch.column(0).to_numpy()
+        return bits
 
     def _fetch(self, name: str, area: StateArea) -> Path:
         path = self._workspace.spill.path / f"state-{name}"

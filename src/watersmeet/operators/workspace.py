@@ -10,14 +10,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.model import Side
-from watersmeet.operators.emitter import ResultEmitter
+from watersmeet.operators.emitter import ResultEmitter, Stamps
 from watersmeet.operators.memory import MemoryPart
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Index, Matches
+from watersmeet.rows.leaves import Mask
 from watersmeet.rows.schema import EncodedRows, JoinSchema
 from watersmeet.store.account import MemoryAccount
-from watersmeet.store.index import PairBuffer
+from watersmeet.store.index import Codes, PairBuffer
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 
@@ -61,6 +62,11 @@ class Workspace(ABC):
     @abstractmethod
     def pinned(self) -> list[int]:
         """For each side the stamp below which rows are in memory too, wherever the others are."""
+
+    def let_go(self, side: Side, codes: Codes, stamps: Stamps) -> Mask | None:
+        """Which rows that were once in memory have been dropped, or may be, although younger ones
+        of their partition are there; None for none of them."""
+        return None
 
     # ---- rows that arrive -----------------------------------------------------------------------
 

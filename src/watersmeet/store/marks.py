@@ -11,9 +11,14 @@ _FEWEST_BYTES = 1024
 
 
 class Marks:
-    """Bits that outer, semi and anti joins need until the end, even of rows long on disk."""
+    """Bits that outer, semi and anti joins need as long as their rows are there, on disk too.
+
+    There is a bit for every stamp from `base` on. Rows that came before are gone: they count as
+    marked, and cannot be marked.
+    """
 
     def __init__(self) -> None:
+        self.base = 0
         self.bits = np.zeros(_FEWEST_BYTES, np.uint8)
 
     @property
@@ -21,25 +26,67 @@ class Marks:
         return self.bits.nbytes
 
     def cover(self, stamp: int) -> None:
-        """Have a bit for every stamp below this one."""
+        """Have a bit for every stamp from `base` on and below this one."""
         size = self.bits.size
-        while size * 8 < stamp:
+        while size * 8 < stamp - self.base:
             size += size // 2  # less than doubling: the old bits stay until the new are filled
         if size > self.bits.size:
-            grown = np.zeros(size, np.uint8)
-            grown[: self.bits.size] = self.bits
-            self.bits = grown
+            self._move(0, size)
+
+    def forget(self, oldest: int) -> None:
+        """No row that came before this stamp is there any more."""
+        if oldest <= self.base:
+            return
+        gone, rest = divmod(oldest - self.base, 8)
+        if not self.bits[gone + 1 :].any() and not (self.bits[gone : gone + 1] >> rest).any():
+            self.bits = np.zeros(_FEWEST_BYTES, np.uint8)  # nobody who is there has a mark
+            self.base = oldest
+        elif gone >= self.bits.size // 2:  # what is left is copied: only if more goes than stays
+            self._move(gone, max(self.bits.size - gone, _FEWEST_BYTES))
+            self.base += 8 * gone
 
     def mark(self, stamps: NDArray[np.int64]) -> None:
-        matching.mark(self.bits, stamps)
+        matching.mark(self.bits, self._places(stamps))
 
     def mark_new(self, stamps: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Mark, and tell which had no mark before."""
         fresh = np.empty(stamps.size, np.bool_)
-        matching.mark_new(self.bits, stamps, fresh)
+        matching.mark_new(self.bits, self._places(stamps), fresh)
         return fresh
 
     def unmarked(self, stamps: NDArray[np.int64]) -> NDArray[np.bool_]:
+        there = stamps >= self.base
+        if not there.all():
+            there[there] = self.unmarked(stamps[there])
+            return np.asarray(there)
         fresh = np.empty(stamps.size, np.bool_)
-        matching.unmarked(self.bits, stamps, fresh)
+        matching.unmarked(self.bits, self._places(stamps), fresh)
         return fresh
+
+    def to_save(self) -> NDArray[np.uint8]:
+        """The bits up to the last mark; all after it are 0."""
+        marked = np.flatnonzero(self.bits)
+        return self.bits[: int(marked[-1]) + 1 if len(marked) else 0]
+
+    @classmethod
+    def load(cls, base: int, bits: NDArray[np.uint8]) -> Marks:
+        marks = cls()
+        marks.base = base
+        marks.bits = np.zeros(max(len(bits), _FEWEST_BYTES), np.uint8)
+        marks.bits[: len(bits)] = bits
+        return marks
+
+    def _places(self, stamps: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where the bits of these stamps are. Kernels do not look whether there is one."""
+        if not self.base or not stamps.size:
+            return stamps
+        places = stamps - self.base
+        assert places.min() >= 0, "a row that was taken for gone is marked"
+        return places
+
+    def _move(self, first: int, size: int) -> None:
+        """Go on with the bytes from `first` on, in an array of this size."""
+        moved = np.zeros(size, np.uint8)
+        kept = self.bits[first:]
+        moved[: len(kept)] = kept
+        self.bits = moved

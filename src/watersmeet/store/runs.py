@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
@@ -79,11 +79,13 @@ class Piece:
 
 
 class Run(Protocol):
-    """Rows sorted by code, in blocks. `departed` are the first and last DTS among them, `latest` is
-    the last ATS, and `generation` counts how often what is in it was merged."""
+    """Rows sorted by code, in blocks. `departed` are the first and last DTS among them, `earliest`
+    and `latest` are the same of the ATS, and `generation` counts how often what is in it was
+    merged."""
 
     rows: int
     departed: tuple[int, int]
+    earliest: int
     latest: int
     generation: int
 
@@ -107,6 +109,8 @@ class SpilledRun:
     departed: tuple[int, int]
     schema: pa.Schema
     area: SpillArea
+    earliest: int = 0
+    """The first ATS among its rows; if nobody knows, 0."""
     latest: int = STILL_HERE
     """The last ATS among its rows; if nobody knows, later than any."""
     generation: int = 0
@@ -151,6 +155,7 @@ class SpilledRun:
             "name": self.name,
             "rows": self.rows,
             "departed": list(self.departed),
+            "earliest": self.earliest,
             "latest": self.latest,
             "generation": self.generation,
             "blocks": blocks,
@@ -168,6 +173,7 @@ class SpilledRun:
             departed=(first, last),
             schema=schema,
             area=area,
+            earliest=described["earliest"],
             latest=described["latest"],
             generation=described["generation"],
         )
@@ -182,7 +188,7 @@ class ResidentRun:
         self._block_rows = block_rows
         self.rows = len(index)
         self.departed = (STILL_HERE, STILL_HERE)
-        self.latest, self.generation = STILL_HERE, 0
+        self.earliest, self.latest, self.generation = 0, STILL_HERE, 0
 
     @property
     def block_count(self) -> int:
@@ -233,14 +239,19 @@ class RunWriter:
             self._blocks.append(self._out.append(block.batch, codes, first=not self._blocks))
 
     def cut(
-        self, departed: tuple[int, int], *, latest: int = STILL_HERE, generation: int = 0
+        self,
+        departed: tuple[int, int],
+        *,
+        arrived: tuple[int, int] = (0, STILL_HERE),
+        generation: int = 0,
     ) -> SpilledRun:
-        """End one run, whose rows left memory from the first to the last of these stamps."""
+        """End one run, whose rows left memory from the first to the last of these stamps, and
+        `arrived` in those."""
         name, blocks, self._blocks = self._out.path.name, self._blocks, []
         rows = sum(block.rows for block in blocks)
         self._area.retain(name)
         return SpilledRun(
-            name, blocks, rows, departed, self._schema, self._area, latest, generation
+            name, blocks, rows, departed, self._schema, self._area, *arrived, generation
         )
 
     def close(self) -> None:
@@ -255,8 +266,14 @@ def write_run(writer: RunWriter, table: Table, index: Index, *, departed: int) -
     size = _BLOCKS_COPIED * writer.block_rows
     for start in range(0, len(index), size):
         writer.append(resident_piece(table, index[start : start + size], departed))
-    latest = int(table.stamps[index].max()) if len(index) else 0
-    return writer.cut((departed, departed), latest=latest)
+    stamps = table.stamps[index]
+    arrived = (int(stamps.min()), int(stamps.max())) if len(index) else (0, 0)
+    return writer.cut((departed, departed), arrived=arrived)
+
+
+def arrived(runs: Sequence[Run]) -> tuple[int, int]:
+    """The first and the last ATS among the rows of all these runs."""
+    return min(run.earliest for run in runs), max(run.latest for run in runs)
 
 
 @lru_cache

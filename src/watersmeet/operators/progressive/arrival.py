@@ -114,6 +114,14 @@ class ArrivalStage:
         workspace.expected.md[side][going > 0] = 0
         workspace.report_memory()
 
+    def drop_decided_rows(self) -> None:
+        """Forget rows of semi and anti joins that have found a partner since they came, when they
+        are many: each time, those that stay are linked anew."""
+        for side, table in zip(Side, self._memory.tables, strict=True):
+            keep = self._workspace.emitter.undecided(side, table.stamps)
+            if keep is not None and 2 * np.count_nonzero(keep) < len(table):
+                table.drop(keep, self._count(table.codes(np.flatnonzero(~keep))))
+
     # ---- making room ----------------------------------------------------------------------------
 
     def _make_room_for(self, piece: NewRows) -> Iterator[Matches]:

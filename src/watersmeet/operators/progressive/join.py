@@ -91,13 +91,14 @@ class ProgressiveJoin:
         return owed_rows(self.workspace)
 
     def tidy(self) -> Iterator[Matches]:
-        """Keep what is remembered about spilled rows as small as they allow, however often the
-        join has flushed. Joins that end can do without."""
+        """Keep what is remembered as small as the rows that are there allow, however often the join
+        has flushed and however many have come and gone. Joins that end can do without."""
         workspace, running = self.workspace, self.reactive.running
         if running is not None and _crowded(workspace.disk[running.choice.partition]):
             yield from self.reactive.complete(None)
             running = None
         self._merge_runs(busy=None if running is None else running.choice.partition)
+        self.arrivals.drop_decided_rows()
         oldest = workspace.oldest()
         workspace.expected.forget(oldest)
         for p, disk in enumerate(workspace.disk.partitions):
@@ -105,6 +106,8 @@ class ProgressiveJoin:
             if len(disk.history) > _LONG_HISTORY:
                 yield from self.reactive.settle_partition(p)
                 disk.prune(oldest[:, p])
+        workspace.forget_marks()
+        workspace.report_memory()
 
     def _merge_runs(self, busy: int | None) -> None:
         workspace = self.workspace

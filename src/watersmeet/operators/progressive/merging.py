@@ -19,7 +19,7 @@ from watersmeet.operators.progressive.history import LAST_CODE, History
 from watersmeet.rows.address import Index
 from watersmeet.store.cursor import Cursor
 from watersmeet.store.index import HashIndex, PairBuffer
-from watersmeet.store.runs import Piece, Run, RunWriter, SpilledRun
+from watersmeet.store.runs import Piece, Run, RunWriter, SpilledRun, arrived
 from watersmeet.store.spill import IoKind, SpillArea
 
 
@@ -48,7 +48,7 @@ class _Output:
         self._writer = writer
         self._schema = schema
         self._departed = (runs[0].departed[0], runs[-1].departed[1])
-        self._latest = max(run.latest for run in runs)
+        self._arrived = arrived(runs)
         self._generation = 1 + max(run.generation for run in runs)
         self._waiting: list[Piece] = []
         self._rows = 0
@@ -65,7 +65,7 @@ class _Output:
 
     def finish(self) -> SpilledRun:
         self._write()
-        run = self._writer.cut(self._departed, latest=self._latest, generation=self._generation)
+        run = self._writer.cut(self._departed, arrived=self._arrived, generation=self._generation)
         self._writer.close()
         return run
 

@@ -8,15 +8,19 @@ from numpy.typing import NDArray
 from watersmeet.meters.distinct import DistinctKeys
 from watersmeet.meters.expected import ExpectedResults
 from watersmeet.meters.rates import ArrivalRates
+from watersmeet.model import Side
+from watersmeet.operators.emitter import Stamps
 from watersmeet.operators.memory import MemoryPart
 from watersmeet.operators.progressive.algorithm import ProgressiveAlgorithm
 from watersmeet.operators.progressive.disk import SpilledPartitions
 from watersmeet.operators.tuning import Tuning
 from watersmeet.operators.workspace import Workspace
 from watersmeet.policies.react import Owed
+from watersmeet.rows.leaves import Mask
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.device import measure_costs
+from watersmeet.store.index import Codes
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 
@@ -71,6 +75,23 @@ class ProgressiveWorkspace(Workspace):
     def pinned(self) -> list[int]:
         """No row stays in memory while younger ones of its partition leave."""
         return [0, 0]
+
+    def let_go(self, side: Side, codes: Codes, stamps: Stamps) -> Mask | None:
+        """Rows that are decided need not come back: dropped or not, nothing follows from them."""
+        keep = self.emitter.undecided(side, stamps)
+        return None if keep is None else ~keep
+
+    def forget_marks(self) -> None:
+        """Give back the marks of rows that came before all that are there."""
+        if not any(self.emitter.marked):
+            return
+        oldest = self.stamp
+        for side, table in zip(Side, self.memory.tables, strict=True):
+            if self.emitter.marked[side]:
+                runs = [run for disk in self.disk.partitions for run in disk.runs[side]]
+                oldest = min([oldest, *table.stamps[:1].tolist(), *(run.earliest for run in runs)])
+        self.emitter.marks.forget(oldest)
+        self.memory.reserved = self.emitter.marks.nbytes
 
     def distinct_per_partition(self) -> float:
         """s, the distinct keys of a partition (RPJ, Table 1)."""
