@@ -33,6 +33,7 @@ BENCHMARKS = (
     "strings",
     "scaling",
     "memory",
+    "endless",
 )
 
 
