@@ -231,14 +231,14 @@ BUGS = {
     "partners are not marked": Bug(
         "rpj",
         (Marks, "mark"),
-        "matching.mark(self.bits, stamps)",
+        "matching.mark(self.bits, self._places(stamps))",
         "pass",
     ),
     "marks are lost when a join is restored": Bug(
         "hmj",
         (SavedRows, "_load_marks"),
-        "batch.column(0).to_numpy().copy()",
-        "emitter.marks.bits",
+        'Marks.load(saved["base"], bits)',
+        'Marks.load(saved["base"], bits[:0])',
     ),
     "a semi join reports a row for every partner": Bug(
         "rpj",
