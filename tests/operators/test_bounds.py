@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.operators.inputs import COSTS, SCHEMAS, batch
+from tests.operators.making import make_progressive
 from watersmeet.model import Side
-from watersmeet.operators.family import make_progressive, restore_operator
+from watersmeet.operators.family import restore_operator
 from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.schema import JoinSchema
