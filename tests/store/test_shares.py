@@ -18,7 +18,7 @@ def test_the_shares_are_all_of_the_memory(limit: int) -> None:
         assert min(parts) >= 0
         assert sum(parts) == each.limit == limit
         # What a step holds at a time fits the share that it is counted in.
-        assert 16 * each.block <= each.loaded <= each.copied + 2
+        assert 16 * each.block(16) <= each.loaded <= each.copied + 2
         assert 0 < each.chunk <= each.results
     assert min(shares.input, shares.work) > 0
     assert shares.store >= limit * 3 // 4

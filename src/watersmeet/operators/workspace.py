@@ -42,7 +42,9 @@ class Workspace(ABC):
         account: MemoryAccount,
         spill: SpillArea,
         tuning: Tuning,
+        blocks: int,
     ) -> None:
+        """`blocks` are so many as are loaded at a time."""
         self.schema = schema
         self.tuning = tuning
         self.account = account
@@ -50,7 +52,7 @@ class Workspace(ABC):
         self.metrics = Metrics()
         self.memory = memory
         self.shares = shares = MemoryShares.split(account.limit)
-        self.block_bytes = max(min(spill.block_bytes, shares.block), _SMALLEST_BLOCK)
+        self.block_bytes = max(min(spill.block_bytes, shares.block(blocks)), _SMALLEST_BLOCK)
         most = shares.chunk // sum(memory.row_bytes)
         self.pairs = PairBuffer(max(1, min(tuning.chunk_rows, most)))
         self.emitter = ResultEmitter(schema, self.metrics, self.pairs, most_bytes=shares.results)

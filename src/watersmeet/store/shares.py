@@ -10,8 +10,6 @@ from watersmeet.model import parse_bytes
 SMALLEST_MEMORY = 2**20
 # Input beyond this waits at its source instead: more would not make the join faster.
 _MOST_INPUT = 16 * 2**20
-# Blocks that a merge has loaded at a time.
-_LOADED_BLOCKS = 16
 
 
 @dataclass(frozen=True)
@@ -68,10 +66,9 @@ class MemoryShares:
         """What a step may hold while it works."""
         return self.loaded + self.copied + self.results
 
-    @property
-    def block(self) -> int:
-        """One spilled block, of which a merge has several loaded."""
-        return self.loaded // _LOADED_BLOCKS
+    def block(self, at_once: int) -> int:
+        """One spilled block, if so many are loaded at a time."""
+        return self.loaded // at_once
 
     @property
     def chunk(self) -> int:

@@ -25,6 +25,10 @@ from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 
 
+# A merge of eight runs of each side has a block of each loaded.
+LOADED_BLOCKS = 16
+
+
 class ProgressiveWorkspace(Workspace):
     """The memory part, the disk part, and what is known about both.
 
@@ -47,7 +51,9 @@ class ProgressiveWorkspace(Workspace):
             rows=tuning.memory_rows,
             partitions=tuning.partitions,
         )
-        super().__init__(schema, memory, account=account, spill=spill, tuning=tuning)
+        super().__init__(
+            schema, memory, account=account, spill=spill, tuning=tuning, blocks=LOADED_BLOCKS
+        )
         self.algorithm = algorithm
         partitions, shares = tuning.partitions, self.shares
         self.disk = SpilledPartitions(

@@ -24,7 +24,10 @@ from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import IoKind, SpillArea
 
 # Blocks that are copied or joined at a time: a small one costs nearly as much as a large one.
-_TOGETHER = 6
+_TOGETHER = 4
+# So many and their copy, end to end, are in the share for copies; the other one is for the table
+# that they meet.
+_LOADED_BLOCKS = 10
 
 
 class RectangleWorkspace(Workspace):
@@ -53,7 +56,9 @@ class RectangleWorkspace(Workspace):
             rows=tuning.memory_rows,
             partitions=self.partitions,
         )
-        super().__init__(schema, memory, account=account, spill=spill, tuning=tuning)
+        super().__init__(
+            schema, memory, account=account, spill=spill, tuning=tuning, blocks=_LOADED_BLOCKS
+        )
         self.algorithm = algorithm
         self.disk: list[Runs] = [([], []) for _ in range(self.partitions)]
         self.spilled = np.zeros((2, 2, self.partitions), np.int64)

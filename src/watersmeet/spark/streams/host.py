@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.family import make_operator, restore_operator
+from watersmeet.operators.progressive.workspace import LOADED_BLOCKS
 from watersmeet.operators.tuning import Tuning
 from watersmeet.spark import cache
 from watersmeet.spark.streams.arrivals import Arrivals, check_instance
@@ -220,7 +221,7 @@ class BatchRun:
         }
 
     def _tuning(self, area: SpillArea) -> Tuning:
-        return Tuning(costs=_costs(area, MemoryShares.split(self._plan.memory).block))
+        return Tuning(costs=_costs(area, MemoryShares.split(self._plan.memory).block(LOADED_BLOCKS)))
 
     def _describe(self, live: Live, arrivals: Arrivals, output: Output) -> Manifest:
         """The new version, whose files are all in place."""
