@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -65,13 +65,13 @@ class ResultEmitter:
             fresh = self.marks.mark_new(stamps[0][left.index])
             if fresh.any():
                 first = Rows(left.source, left.index[fresh])
-                yield from self._counted(Matches((first, None), stage))
+                yield from self._emitted(Matches((first, None), stage))
             return
         for side, rows in zip(Side, (left, right), strict=True):
             if self.marked[side]:
                 self.marks.mark(stamps[side][rows.index])
         if how.emits_pairs:
-            yield from self._counted(Matches((left, right), stage))
+            yield from self._emitted(Matches((left, right), stage))
 
     def alone(self, side: Side, source: RowSource, index: Index) -> Iterator[Matches]:
         """Rows that have no partner and never will."""
@@ -80,7 +80,7 @@ class ResultEmitter:
         size = len(self._pairs)
         for start in range(0, len(index), size):
             rows = Rows(source, index[start : start + size])
-            yield from self._counted(Matches(in_order(side, rows, None), Stage.UNMATCHED))
+            yield from self._emitted(Matches(in_order(side, rows, None), Stage.UNMATCHED))
 
     def unmatched(
         self, side: Side, source: RowSource, index: Index, stamps: Stamps
@@ -100,7 +100,7 @@ class ResultEmitter:
             return self.marks.unmarked(stamps)
         return None
 
-    def _counted(self, matches: Matches) -> Iterator[Matches]:
-        for portion in self.limiter.split(matches):
-            self._metrics.results[portion.stage] += len(portion)
-            yield portion
+    def _emitted(self, matches: Matches) -> Iterable[Matches]:
+        """Count results; they come in as many chunks as memory asks for."""
+        self._metrics.results[matches.stage] += len(matches)
+        return self.limiter.split(matches)

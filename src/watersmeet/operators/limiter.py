@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -25,15 +25,18 @@ class OutputLimiter:
             for n in range(len(schema.inputs))
         ]
 
-    def split(self, matches: Matches) -> Iterator[Matches]:
+    def split(self, matches: Matches) -> Iterable[Matches]:
+        """The same results in chunks, one if their rows are short enough."""
         longest = sum(
             rows.source.longest(columns)
             for rows, columns in zip(matches.rows, self._columns, strict=True)
             if rows is not None and columns
         )
         if len(matches) * longest <= self.most_bytes:
-            yield matches
-            return
+            return (matches,)
+        return self._split(matches)
+
+    def _split(self, matches: Matches) -> Iterator[Matches]:
         lengths = np.zeros(len(matches), np.int64)
         for input, rows in enumerate(matches.rows):
             if rows is not None:

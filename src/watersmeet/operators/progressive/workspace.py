@@ -24,7 +24,6 @@ from watersmeet.store.index import Codes
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 
-
 # A merge of eight runs of each side has a block of each loaded.
 LOADED_BLOCKS = 16
 

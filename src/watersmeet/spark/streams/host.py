@@ -221,7 +221,9 @@ class BatchRun:
         }
 
     def _tuning(self, area: SpillArea) -> Tuning:
-        return Tuning(costs=_costs(area, MemoryShares.split(self._plan.memory).block(LOADED_BLOCKS)))
+        return Tuning(
+            costs=_costs(area, MemoryShares.split(self._plan.memory).block(LOADED_BLOCKS))
+        )
 
     def _describe(self, live: Live, arrivals: Arrivals, output: Output) -> Manifest:
         """The new version, whose files are all in place."""
