@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -31,10 +31,12 @@ from watersmeet.aggregates.allowance import Allowance
 from watersmeet.aggregates.ask.question import AggregateQuestion, ResolvedQuestion
 from watersmeet.aggregates.ask.settings import Settings
 from watersmeet.aggregates.partials.totals import BlockTotals
+from watersmeet.aggregates.reading import Readings
 from watersmeet.aggregates.run import AggregateRun
-from watersmeet.aggregates.sampling.engine import Engine
+from watersmeet.aggregates.sampling.designs import RANGES, RIPPLE
 from watersmeet.aggregates.sampling.looks import Look
-from watersmeet.aggregates.sampling.planner import Design, Table, plan_reads
+from watersmeet.aggregates.sampling.plan import ReadPlan, Table
+from watersmeet.aggregates.sampling.planner import plan_reads
 from watersmeet.local.aggregate import _describe, aggregate
 from watersmeet.local.blocks import open_table
 from watersmeet.local.engine import ThreadEngine
@@ -71,12 +73,12 @@ class Outcome:
 
 
 class Replay:
-    """Blocks that were read before, once more in another order."""
+    """Blocks that were read before, once more in another order. It is its own engine."""
 
     def __init__(self, found: dict[int, BlockTotals], plan: Any, tables: Any) -> None:
         self._found = found
         self._sampled = plan.sampled
-        self._ranges = plan.design is Design.RANGES
+        self._ranges = plan.design is RANGES
         self._tables = tables
 
     def totals(self, look: Look) -> Iterable[BlockTotals]:
@@ -87,11 +89,17 @@ class Replay:
         keys = self._tables[self._sampled].blocks[block].keys if self._ranges else None
         return keys or (0, 0), block
 
+    def one_side(self, plan: ReadPlan) -> Self:
+        return self
+
+    def both_sides(self, plan: ReadPlan) -> Self:
+        return self
+
     def rows_of(self, side: Side, block: int) -> int:
         return int(self._tables[side].blocks[block].rows)
 
-    def narrowed(self, question: ResolvedQuestion) -> Replay:
-        raise NotImplementedError
+    def narrowed(self, question: ResolvedQuestion) -> Self:
+        return self
 
     def way(self, side: Side) -> str:
         return "replayed"
@@ -122,7 +130,7 @@ class Situation:
             expressions=self.question.aggregates.expressions,
             filters=self.question.sides,
         )  # fmt: skip
-        assert plan.design is not Design.RIPPLE
+        assert plan.design is not RIPPLE
         engine = ThreadEngine(
             (tables[0], tables[1]), self.question, plan, self.described,
             Allowance(MEMORY, os.cpu_count() or 1),
@@ -131,15 +139,12 @@ class Situation:
         both = (everything, ()) if plan.sampled is Side.LEFT else ((), everything)
         self.found = {each.block: each for each in engine.totals(Look(both, last=False))}
         engine.close()
-        self.replay: Engine = Replay(self.found, plan, self.described)
+        self.replay = Replay(self.found, plan, self.described)
 
     def run(self, seed: int) -> AggregateRun:
-        return AggregateRun(
-            self.question, self.described, self.plan.drawn(seed), engine=self.replay,
-            settings=Settings.parse(
-                0.95, simultaneous=False, every_look=False, heavy_tails="flag"
-            ),
-        )  # fmt: skip
+        settings = Settings.parse(0.95, simultaneous=False, every_look=False, heavy_tails="flag")
+        readings = Readings(self.question, self.described, self.replay, settings)
+        return AggregateRun(readings.of(self.plan.drawn(seed)), settings=settings)
 
     def real(self, seed: int) -> AggregateRun:
         """The same through the files."""
@@ -159,7 +164,7 @@ def outcomes(name: str, situation: Situation, *, runs: int, first: int = 0) -> I
     counts: dict[tuple[str, int], list[Any]] = defaultdict(lambda: [0, 0, 0, 0, [], []])
     for seed in range(first, first + runs):
         with situation.run(seed) as run:
-            for number in range(len(run._looks.stops) - 1):
+            for number in range(len(run._reading.looks.stops) - 1):
                 look = run._advance(ahead=False)
                 _count(counts, look, truth, number + 1, kinds)
     for (kind, depth), (cells, trusted, held, every, widths, reasons) in sorted(counts.items()):
@@ -211,7 +216,7 @@ def _by_group(exact: Any) -> dict[Any, list[float]]:
 def check(situation: Situation, seed: int) -> None:
     """The replayed estimates are those of the real engine, to the last digit but rounding."""
     with situation.run(seed) as replayed, situation.real(seed) as real:
-        for _ in range(len(real._looks.stops) - 1):
+        for _ in range(len(real._reading.looks.stops) - 1):
             mine, theirs = replayed._advance(ahead=False), real._advance(ahead=False)
             order = {key: place for place, key in enumerate(_groups(mine))}
             places = [order[key] for key in _groups(theirs)]

@@ -56,14 +56,14 @@ def _silent(question: Question, relations: Relations, *, seed: int) -> dict[str,
     """The same looks, read and joined and added up, but nothing estimated."""
     began, cpu = time.perf_counter(), time.process_time()
     with _asked(question, relations, seed) as run:
-        looks, last = run._looks, False
+        looks, last = run._reading.looks, False
         while not last:
-            look = looks.next(lambda: run._plan.sampled)
-            found = run._engine.totals(replace(look, last=True))
+            look = looks.next(lambda: run._reading.plan.sampled)
+            found = run._reading.engine.totals(replace(look, last=True))
             looks.taken(look)
-            run._ledger.add(found, sampled=False)
+            run._reading.ledger.add(found, sampled=False)
             last = look.last
-        run._ledger.answer()
+        run._reading.ledger.answer()
     return {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
 
 

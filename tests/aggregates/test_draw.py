@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from watersmeet.aggregates.sampling.designs import COMPLETE
 from watersmeet.aggregates.sampling.draw import AT_ONCE, Division, divided
 from watersmeet.aggregates.sampling.facts import ColumnFacts
 from watersmeet.aggregates.sampling.looks import Looks
-from watersmeet.aggregates.sampling.planner import Design, ReadPlan, pieces
+from watersmeet.aggregates.sampling.plan import ReadPlan
+from watersmeet.aggregates.sampling.planner import pieces
 from watersmeet.model import Side
 from watersmeet.policies.order import random_order
 
@@ -143,10 +145,8 @@ def test_what_is_certain_comes_with_the_first_look() -> None:
     values = usual()
     values[[3, 50, 51, 120, 199]] *= 10
     division = divided_by(values)
-    plan = ReadPlan(
-        Design.COMPLETE, Side.LEFT, (division.order(0), ()), None, "", division=division
-    )
-    look = Looks(plan).next(lambda: Side.LEFT)
+    plan = ReadPlan(COMPLETE, Side.LEFT, (division.order(0), ()), None, "", division=division)
+    look = plan.design.looks(plan).next(lambda: Side.LEFT)
     assert {3, 50, 51, 120, 199} <= set(look.blocks[0])
     assert len(look.blocks[0]) >= 20 + division.certain
 
@@ -170,8 +170,8 @@ def read_of_each(division: Division, looks: Looks) -> list[int]:
 
 
 def looks_of(division: Division) -> Looks:
-    return Looks(
-        ReadPlan(Design.COMPLETE, Side.LEFT, (division.order(0), ()), None, "", division=division)
+    return COMPLETE.looks(
+        ReadPlan(COMPLETE, Side.LEFT, (division.order(0), ()), None, "", division=division)
     )
 
 

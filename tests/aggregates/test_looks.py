@@ -5,14 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from watersmeet.aggregates.sampling.designs import COMPLETE, RANGES, RIPPLE, Design
 from watersmeet.aggregates.sampling.looks import FEWEST_BLOCKS, Look, Looks
-from watersmeet.aggregates.sampling.planner import Design, ReadPlan
+from watersmeet.aggregates.sampling.plan import ReadPlan
 from watersmeet.model import Side
 
 
-def plan(design: Design, left: int, right: int = 0) -> ReadPlan:
+def looks_at(design: Design, left: int, right: int = 0) -> Looks:
     orders = (tuple(reversed(range(left))), tuple(reversed(range(right))))
-    return ReadPlan(design, Side.LEFT, orders, None, "")
+    return design.looks(ReadPlan(design, Side.LEFT, orders, None, ""))
 
 
 def all_of(looks: Looks, side: Side = Side.LEFT) -> list[Look]:
@@ -26,7 +27,7 @@ def all_of(looks: Looks, side: Side = Side.LEFT) -> list[Look]:
 
 @given(st.integers(0, 5_000))
 def test_one_side_in_order_and_to_the_end(count: int) -> None:
-    looks = Looks(plan(Design.COMPLETE, count))
+    looks = looks_at(COMPLETE, count)
     assert not looks.begun
     found = all_of(looks)
     read = [block for look in found for block in look.blocks[0]]
@@ -44,7 +45,7 @@ def test_one_side_in_order_and_to_the_end(count: int) -> None:
 def test_a_rectangle_grows_where_it_is_told_and_is_whole_in_the_end(
     left: int, right: int, wanted: list[Side]
 ) -> None:
-    looks = Looks(plan(Design.RIPPLE, left, right))
+    looks = looks_at(RIPPLE, left, right)
     asked = iter(wanted)
     done, found = [0, 0], 0
     while True:
@@ -55,7 +56,7 @@ def test_a_rectangle_grows_where_it_is_told_and_is_whole_in_the_end(
         if found and done[chosen] < (left, right)[chosen]:
             assert grown == [chosen]
         for side in Side:
-            order = looks._plan.orders[side]
+            order = looks.plan.orders[side]
             assert look.blocks[side] == order[done[side] : done[side] + len(look.blocks[side])]
             done[side] += len(look.blocks[side])
         found += 1
@@ -67,7 +68,7 @@ def test_a_rectangle_grows_where_it_is_told_and_is_whole_in_the_end(
 
 @given(st.integers(0, 300), st.integers(0, 5))
 def test_the_rest_at_any_moment(count: int, before: int) -> None:
-    looks = Looks(plan(Design.RANGES, count))
+    looks = looks_at(RANGES, count)
     read: list[int] = []
     for _ in range(min(before, looks.most - 1)):
         look = looks.next(lambda: Side.LEFT)
@@ -79,7 +80,7 @@ def test_the_rest_at_any_moment(count: int, before: int) -> None:
 
 
 def test_a_look_that_was_not_taken_comes_again() -> None:
-    looks = Looks(plan(Design.COMPLETE, 500))
+    looks = looks_at(COMPLETE, 500)
     first = looks.next(lambda: Side.LEFT)
     assert looks.next(lambda: Side.LEFT) == first
     looks.taken(first)

@@ -8,17 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.aggregates.sampling.planner import (
-    Block,
-    Design,
-    Range,
-    Table,
-    cut,
-    pieces,
-    plan_reads,
-)
+from watersmeet.aggregates.sampling.designs import COMPLETE, RANGES, RIPPLE
+from watersmeet.aggregates.sampling.plan import Block, Table
+from watersmeet.aggregates.sampling.planner import cut, pieces, plan_reads
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType, Side
+from watersmeet.parquet.footers import Range
 from watersmeet.policies.order import random_order
 
 
@@ -34,7 +29,7 @@ def mixed(blocks: int, *, rows: int = 100, keys: Range | None = (0, 1000)) -> Ta
 
 def test_ranges_where_both_are_clustered() -> None:
     plan = plan_reads((clustered(10), clustered(100, shift=3)), JoinType.INNER, memory=0, seed=1)
-    assert plan.design is Design.RANGES
+    assert plan.design is RANGES
     assert plan.sampled is Side.RIGHT
     assert plan.needs is not None
     assert sorted(plan.orders[1]) == list(range(100))
@@ -51,9 +46,9 @@ def test_pieces_of_a_few_row_groups_are_not_read_with_all_of_their_range_again_a
         Table(tuple(b for b in clustered(16, rows=n).blocks for _ in range(8)), 8) for n in (80, 20)
     )
     fits = plan_reads((larger, smaller), JoinType.INNER, memory=smaller.held, seed=0)
-    assert (fits.design, fits.sampled) == (Design.COMPLETE, Side.LEFT)
+    assert (fits.design, fits.sampled) == (COMPLETE, Side.LEFT)
     not_quite = plan_reads((larger, smaller), JoinType.INNER, memory=smaller.held - 1, seed=0)
-    assert not_quite.design is Design.RANGES
+    assert not_quite.design is RANGES
 
 
 @given(
@@ -68,7 +63,7 @@ def test_a_block_is_read_with_every_block_that_may_hold_one_of_its_keys(
         for side in (left, right)
     )
     plan = plan_reads((tables[0], tables[1]), JoinType.INNER, memory=10**9, seed=0)
-    if plan.design is Design.RANGES:
+    if plan.design is RANGES:
         assert plan.needs is not None
         mine, others = tables[plan.sampled].blocks, tables[plan.other].blocks
         for block, needs in zip(mine, plan.needs, strict=True):
@@ -84,24 +79,24 @@ def test_never_by_ranges_where_a_footer_says_nothing() -> None:
     silent = Table((*clustered(50).blocks, Block(100, 800, None)), 8)
     for tables in ((silent, clustered(50)), (clustered(50), silent)):
         plan = plan_reads(tables, JoinType.INNER, memory=10**9, seed=0)
-        assert plan.design is Design.COMPLETE
+        assert plan.design is COMPLETE
 
 
 def test_nor_where_keys_mean_something_else_on_the_other_side() -> None:
     tables = (clustered(50), clustered(50))
     plan = plan_reads(tables, JoinType.INNER, memory=10**9, seed=0, alike=False)
-    assert plan.design is Design.COMPLETE
+    assert plan.design is COMPLETE
 
 
 def test_complete_where_the_smaller_side_fits() -> None:
     tables = (mixed(10), mixed(40))
     plan = plan_reads(tables, JoinType.INNER, memory=10 * 100 * 8, seed=0)
-    assert (plan.design, plan.sampled, plan.needs) == (Design.COMPLETE, Side.RIGHT, None)
+    assert (plan.design, plan.sampled, plan.needs) == (COMPLETE, Side.RIGHT, None)
     assert plan.orders[0] == ()
     assert "left side fits in memory" in plan.reason
     # A byte less, and it does not.
     plan = plan_reads(tables, JoinType.INNER, memory=10 * 100 * 8 - 1, seed=0)
-    assert plan.design is Design.RIPPLE
+    assert plan.design is RIPPLE
     assert [len(order) for order in plan.orders] == [10, 40]
     assert "neither side fits" in plan.reason
 
@@ -114,11 +109,11 @@ def test_an_outer_join_is_sampled_on_the_side_that_stays(how: str, sampled: Side
     """Even where it is the smaller one; if the other cannot be complete there is no way."""
     tables = (mixed(10), mixed(40)) if sampled is Side.LEFT else (mixed(40), mixed(10))
     plan = plan_reads(tables, JoinType.parse(how), memory=10**9, seed=0)
-    assert (plan.design, plan.sampled) == (Design.COMPLETE, sampled)
+    assert (plan.design, plan.sampled) == (COMPLETE, sampled)
     with pytest.raises(InvalidArgument, match=rf"{how} join .* does not fit in memory"):
         plan_reads(tables, JoinType.parse(how), memory=10_000, seed=0)
     by_range = plan_reads((clustered(40), clustered(40)), JoinType.parse(how), memory=0, seed=0)
-    assert (by_range.design, by_range.sampled) == (Design.RANGES, sampled)
+    assert (by_range.design, by_range.sampled) == (RANGES, sampled)
 
 
 def test_orders_are_random_and_of_two_sides_independent() -> None:

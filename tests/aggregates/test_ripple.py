@@ -17,7 +17,7 @@ from tests.aggregates.oracle import assert_same
 from tests.aggregates.questions import Question, questions
 from tests.aggregates.test_totals import answer, batches, resolved
 from watersmeet.aggregates.allowance import Allowance
-from watersmeet.aggregates.answer.ledger import RippleLedger
+from watersmeet.aggregates.answer.ledger import PairLedger
 from watersmeet.aggregates.partials.wire import pack, unpack
 from watersmeet.aggregates.sampling.ripple import Rectangle, RippleWork, Scanned, partitions_for
 from watersmeet.model import Side
@@ -52,7 +52,7 @@ def test_any_way_of_growing_gives_the_same_totals(
         list(enumerate(batches(tables[side], asked.names(side), ends[side]))) for side in Side
     ]
     counts = (len(waiting[0]), len(waiting[1]))
-    ledger = RippleLedger(asked, sampled=sampled, blocks=counts, rows=(None, None))
+    ledger = PairLedger(asked, blocks=counts, rows=(None, None))
     rectangle = Rectangle()
     # One block at a time, in turn where nothing is said; what is left in the end at once.
     for side in [*growing, None]:

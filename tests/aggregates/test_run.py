@@ -18,11 +18,11 @@ import watersmeet as wm
 from watersmeet.aggregates import allowance
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.aggregates.sampling import looks
-from watersmeet.aggregates.sampling.planner import Design
+from watersmeet.aggregates.sampling.designs import COMPLETE, DESIGNS, RANGES, RIPPLE, Design
 from watersmeet.errors import RunClosed
 
 ROWS, KEYS = 6_000, 500
-SEEDS = {Design.RANGES: 60, Design.COMPLETE: 200, Design.RIPPLE: 30}
+SEEDS = {RANGES: 60, COMPLETE: 200, RIPPLE: 30}
 
 
 def population() -> tuple[pa.Table, pa.Table]:
@@ -51,17 +51,17 @@ class Way:
 
     def run(self, **options: Any) -> AggregateRun:
         asked: dict[str, Any] = {"n": wm.count(), "s": wm.sum("x * y"), "m": wm.avg("x")}
-        if self.design is Design.RIPPLE:
+        if self.design is RIPPLE:
             asked["memory"] = "20kB"
         run = wm.local.aggregate(self.tables[0], self.tables[1], on="k", **{**asked, **options})
-        assert run._plan.design is self.design
+        assert run._reading.plan.design is self.design
         return run
 
 
-@pytest.fixture(scope="module", params=Design)
+@pytest.fixture(scope="module", params=DESIGNS, ids=str)
 def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Way:
     tables: list[Any] = list(population())
-    if request.param is Design.RANGES:
+    if request.param is RANGES:
         folder = tmp_path_factory.mktemp("ranges")
         for place, table in enumerate(tables):
             tables[place] = folder / f"{place}.parquet"
@@ -273,7 +273,7 @@ def test_tables_of_an_estimate(folder: Path) -> None:
 def test_stop_from_another_thread_ends_an_iteration_that_waits() -> None:
     left = pa.table({"k": np.arange(20_000) % 500, "x": np.ones(20_000)})
     run = wm.local.aggregate(left, pa.table({"k": np.arange(500)}), on="k", total=wm.sum("x"))
-    engine: Any = run._engine
+    engine: Any = run._reading.engine
     reading, share = threading.Event(), engine._share
 
     def held_up(blocks: Any, summing: Any, *, sketched: bool) -> Any:

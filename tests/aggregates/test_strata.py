@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
+from watersmeet.aggregates.answer.ledger import BlockLedger
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.errors import InvalidArgument
 
@@ -51,7 +52,9 @@ def test_intervals_get_narrower_and_hold_the_truth() -> None:
             held += int(((look.low[0] <= truth) & (truth <= look.high[0])).sum())
             shown += len(truth)
             # Where the blocks with the largest values have been read, nothing has to be set apart.
-            if apart._ledger._certain is not None:
+            ledger = apart._reading.ledger
+            assert isinstance(ledger, BlockLedger)
+            if ledger._certain is not None:
                 sets_apart += 1
                 narrower += bool(look.relative[0].max() < 0.6 * wide[1].cells.relative[0].max())
     # Of 30 intervals with 95% each, fewer than 24 hold less than once in a thousand suites.
@@ -65,7 +68,7 @@ def test_values_without_a_heavy_tail_are_left_together() -> None:
     left, right = tables(3)
     even = left.set_column(1, "x", pa.array(np.random.default_rng(0).random(ROWS)))
     with wm.local.aggregate(even, right, on="k", heavy_tails="take-all", t=wm.sum("x")) as run:
-        assert [run._strata() is None for _ in run] == [True] * len(run.history)
+        assert [run._reading.extremes() is None for _ in run] == [True] * len(run.history)
 
 
 def test_an_unknown_way_with_tails_is_refused() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.aggregates.oracle import assert_same, by_group
 from tests.aggregates.questions import Question, questions
-from watersmeet.aggregates.answer.ledger import Ledger
+from watersmeet.aggregates.answer.ledger import BlockLedger, Ledger
 from watersmeet.aggregates.ask.question import AggregateQuestion, ResolvedQuestion
 from watersmeet.aggregates.partials.block import BlockAggregator
 from watersmeet.aggregates.partials.gathering import make_key_sums
@@ -42,8 +42,10 @@ def batches(table: pa.Table, names: Sequence[str], ends: Sequence[int]) -> list[
     return [whole.slice(a, b - a) for a, b in pairwise(edges)]
 
 
-def ledger_of(question: ResolvedQuestion, blocks: Sequence[BlockTotals], sampled: Side) -> Ledger:
-    ledger = Ledger(question, sampled=sampled, blocks=[None] * max(len(blocks), 1))
+def ledger_of(
+    question: ResolvedQuestion, blocks: Sequence[BlockTotals], sampled: Side
+) -> BlockLedger:
+    ledger = BlockLedger(question, sampled=sampled, blocks=[None] * max(len(blocks), 1))
     for block in blocks:
         ledger.add([block])
     return ledger

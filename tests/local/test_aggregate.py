@@ -24,11 +24,11 @@ from tests.parquet.opens import count_opens
 from watersmeet.aggregates import allowance
 from watersmeet.aggregates.answer.estimate import Estimate
 from watersmeet.aggregates.sampling import looks, planner
-from watersmeet.aggregates.sampling.planner import Design
+from watersmeet.aggregates.sampling.designs import COMPLETE, DESIGNS, RANGES, RIPPLE, Design
 from watersmeet.expressions.numbers import ArithmeticFailed
 from watersmeet.rows.schema import JoinSchema
 
-DESIGNS = tuple(Design)
+DESIGNS = DESIGNS
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def forced(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(looks, "FEWEST_BLOCKS", 2)
         patch.setattr(allowance, "SMALLEST_MEMORY", 0)
-        if design is Design.RANGES:
+        if design is RANGES:
             patch.setattr(planner, "_MOST_NEEDED", 1000)
             patch.setattr(planner, "_MOST_SHARE", 1.0)
         if same_hash:
@@ -55,12 +55,12 @@ def forced(
                     *inputs, **options, rehash=lambda hashes: np.zeros_like(hashes)
                 ),
             )
-        yield {"memory": memory} if design is Design.RIPPLE else {}
+        yield {"memory": memory} if design is RIPPLE else {}
 
 
 def written(table: pa.Table, path: Path, design: Design) -> Path:
     """As Parquet in row groups of a few rows; clustered on the key where ranges are asked for."""
-    clustered = design is Design.RANGES
+    clustered = design is RANGES
     table = table.sort_by("k") if clustered else table
     pq.write_table(table, path, row_group_size=3, write_statistics=clustered)
     return path
@@ -76,7 +76,7 @@ def check(question: Question, design: Design, *, seed: int = 0, same_hash: bool 
         left = written(question.left, Path(folder, "l.parquet"), design)
         right = written(question.right, Path(folder, "r.parquet"), design)
         with question.run(left, right, seed=seed, **options) as run:
-            note(f"{run._plan.design}: {run._plan.reason}")
+            note(f"{run._reading.plan.design}: {run._reading.plan.reason}")
             *earlier, last = run
         assert not any(estimate.exact for estimate in earlier)
         assert_same(answer(last), question.expected())
@@ -89,7 +89,7 @@ def test_inner_joins_equal_the_oracle(design: Design, question: Question, seed: 
     check(question, design, seed=seed)
 
 
-@pytest.mark.parametrize("design", [Design.RANGES, Design.COMPLETE])
+@pytest.mark.parametrize("design", [RANGES, COMPLETE])
 @given(question=questions(hows=["left", "right", "semi", "anti"]))
 @settings(max_examples=50)
 def test_other_joins_equal_the_oracle(design: Design, question: Question) -> None:
@@ -287,7 +287,7 @@ def test_the_same_seed_gives_the_same_estimates(tmp_path: Path, design: Design) 
             with wm.local.aggregate(
                 left, right, on="k", seed=seed, s=wm.sum("x * y"), **options
             ) as run:
-                assert run._plan.design is design
+                assert run._reading.plan.design is design
                 looked.append([estimate.cells.value.tolist() for estimate in run])
     assert len(looked[0]) > 2
     # Threads may add up in another order.
@@ -305,7 +305,7 @@ def test_ranges_of_times_in_different_units(tmp_path: Path, units: tuple[str, st
     with wm.local.aggregate(
         tmp_path / "l.parquet", tmp_path / "r.parquet", on="k", n=wm.count()
     ) as run:
-        assert run._plan.design is Design.RANGES
+        assert run._reading.plan.design is RANGES
         assert run.exact().answer["n"].to_pylist() == [28 * 400]
 
 
@@ -341,5 +341,5 @@ def test_a_field_of_a_struct_is_not_the_key_of_the_same_name(tmp_path: Path) -> 
     with wm.local.aggregate(
         tmp_path / "l.parquet", tmp_path / "r.parquet", on="k", n=wm.count()
     ) as run:
-        assert run._plan.design is Design.RANGES
+        assert run._reading.plan.design is RANGES
         assert run.exact().answer["n"].to_pylist() == [2000]

@@ -13,7 +13,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.aggregates.run import AggregateRun
-from watersmeet.aggregates.sampling.planner import Design
+from watersmeet.aggregates.sampling.designs import RIPPLE
 from watersmeet.errors import (
     InputChanged,
     InvalidArgument,
@@ -171,7 +171,7 @@ def asked(folder: Path, **options: Any) -> AggregateRun:
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AggregateRun]:
     options = {"memory": "1MB"} if request.param == "ripple" else {}
     with asked(tmp_path, **options) as run:
-        assert run._plan.design == request.param
+        assert str(run._reading.plan.design) == request.param
         yield run
 
 
@@ -225,7 +225,7 @@ def test_nothing_is_left_in_the_spill_directory(tmp_path: Path) -> None:
     spill = tmp_path / "spill"
     spill.mkdir()
     with asked(tmp_path, memory="1MB", spill_dir=spill) as run:
-        assert run._plan.design is Design.RIPPLE
+        assert run._reading.plan.design is RIPPLE
         assert not run.latest.exact
         assert list(spill.rglob("*.arrow"))
     assert list(spill.iterdir()) == []

@@ -146,7 +146,7 @@ def ask(left: Any, right: Any, order: dict[str, Any], **options: Any) -> dict[st
                 "rows": sum(answer["n"].to_pylist()),
                 "groups": answer.num_rows,
                 "looks": looks,
-                "design": str(run._plan.design),
+                "design": str(run._reading.plan.design),
             }
     except MemoryTooSmall as error:
         return {"refused": str(error)}

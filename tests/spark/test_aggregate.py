@@ -25,7 +25,7 @@ from tests.aggregates.oracle import assert_same, by_group
 from tests.spark.workers import workers
 from watersmeet.aggregates import allowance
 from watersmeet.aggregates.ask.specification import Aggregate
-from watersmeet.aggregates.sampling.planner import Design
+from watersmeet.aggregates.sampling.designs import COMPLETE, DESIGNS, RANGES, RIPPLE, Design
 from watersmeet.errors import InputChanged, InvalidArgument, SchemaError
 from watersmeet.expressions.numbers import ArithmeticFailed
 from watersmeet.spark.aggregates import engine
@@ -138,14 +138,14 @@ ASKED: dict[str, Any] = {
 COMMON: dict[str, Any] = {"revenue": wm.sum("i_price"), "n": wm.count()}
 
 
-@pytest.mark.parametrize("design", Design)
+@pytest.mark.parametrize("design", DESIGNS, ids=str)
 def test_every_design_gives_sparks_answer(mixed: Frames, clustered: Frames, design: Design) -> None:
-    frames = clustered if design is Design.RANGES else mixed
+    frames = clustered if design is RANGES else mixed
     group_by, where = ["o_kind", "i_kind"], "i_units > 0 AND (o_units < i_units OR o_kind = 'a')"
-    memory = "100kB" if design is Design.RIPPLE else "1GB"
+    memory = "100kB" if design is RIPPLE else "1GB"
     asked: dict[str, Any] = {"group_by": group_by, "where": where, **ASKED}
     with wm.aggregate(frames[0], frames[1], on="id", memory=memory, **asked) as run:
-        assert run._plan.design is design
+        assert run._reading.plan.design is design
         looks = list(run)
         assert len(looks) > 1
         assert not looks[0].exact
@@ -212,7 +212,7 @@ def test_dataframes_that_are_no_plain_scan(
         frames[0], frames[1], on="id", group_by="o_kind", memory=memory, storage=storage, **COMMON
     ) as run:
         assert "row path" in " ".join(run.explain().split())
-        assert (run._plan.design is Design.RIPPLE) == (memory != "1GB")
+        assert (run._reading.plan.design is RIPPLE) == (memory != "1GB")
         assert_equal(run, own, ["o_kind"])
         assert spark.conf.get("spark.sql.adaptive.enabled") == adaptive
     assert list(storage.iterdir()) == []
@@ -227,7 +227,7 @@ def test_rows_of_which_spark_knows_nothing(spark: SparkSession, how: str) -> Non
     )
     asked: dict[str, Any] = {"n": wm.count(), "s": wm.sum("a * b")}
     with wm.aggregate(frames[0], frames[1], on="id", how=how, **asked) as run:
-        assert run._plan.design is Design.COMPLETE
+        assert run._reading.plan.design is COMPLETE
         assert_equal(run, sparks_own(frames, how=how, **asked))
 
 

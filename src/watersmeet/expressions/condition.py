@@ -60,5 +60,5 @@ def holds(tree: Node, batch: pa.RecordBatch) -> Mask:
             f"The condition cannot be computed for a pair of rows: {error.cause}",
             remedy=error.remedy,
         ) from error
-    # What holds for every row, as that a column without nulls is null, is one value.
+    # An answer that is the same for all rows is one value: IS NULL where no row is null.
     return np.broadcast_to(found, len(batch))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from watersmeet.aggregates.ask.question import AggregateQuestion, ResolvedQuesti
 from watersmeet.aggregates.ask.settings import Settings
 from watersmeet.aggregates.ask.specification import Aggregate
 from watersmeet.aggregates.partials.gathering import key_sum_bytes
+from watersmeet.aggregates.reading import Readings, in_parts
 from watersmeet.aggregates.run import AggregateRun
-from watersmeet.aggregates.sampling.engine import Engine
-from watersmeet.aggregates.sampling.planner import Design, ReadPlan, Table, plan_reads
-from watersmeet.aggregates.view.explain import largest_need
+from watersmeet.aggregates.sampling.designs import largest_need
+from watersmeet.aggregates.sampling.plan import ReadPlan, Table
+from watersmeet.aggregates.sampling.planner import plan_reads
 from watersmeet.local.blocks import open_table
 from watersmeet.local.engine import RippleEngine, Tables, ThreadEngine
 from watersmeet.model import Side, parse_seed
@@ -106,27 +108,47 @@ def aggregate(
         "filters": resolved.sides,
     }
 
-    def planned(memory: int) -> tuple[ReadPlan, Engine]:
+    readings = Readings(
+        resolved,
+        described,
+        _Engines(tables, resolved, described, allowance, spill_dir),
+        settings,
+        allowance,
+    )
+
+    def planned(memory: int) -> ReadPlan:
         plan = plan_reads(described, resolved.how, memory=memory, **known)
         if largest_need(described, plan) > memory // allowance.workers:
             # The rows that one block needs would not fit.
             plan = plan_reads(described, resolved.how, memory=memory, **{**known, "alike": False})
-        if plan.design is Design.RIPPLE:
-            claim = SpillClaim(spill_dir)
-            return plan, RippleEngine(tables, resolved, plan, described, allowance, claim=claim)
-        return plan, ThreadEngine(tables, resolved, plan, described, allowance)
+        return plan
 
-    plan, engine = planned(allowance.entries)
     return AggregateRun(
-        resolved,
-        described,
-        plan,
-        engine=engine,
+        readings.of(planned(allowance.entries)),
         settings=settings,
-        allowance=allowance,
         # A side that turns out larger than its files promised is read in parts.
-        instead=lambda: planned(0),
+        instead=lambda: in_parts(readings, planned, resolved.how),
     )
+
+
+@dataclass(frozen=True)
+class _Engines:
+    """Makes the engine for a plan."""
+
+    tables: Tables
+    question: ResolvedQuestion
+    described: tuple[Table, Table]
+    allowance: Allowance
+    spill_dir: str | Path | None
+
+    def one_side(self, plan: ReadPlan) -> ThreadEngine:
+        return ThreadEngine(self.tables, self.question, plan, self.described, self.allowance)
+
+    def both_sides(self, plan: ReadPlan) -> RippleEngine:
+        claim = SpillClaim(self.spill_dir)
+        return RippleEngine(
+            self.tables, self.question, plan, self.described, self.allowance, claim=claim
+        )
 
 
 def _describe(tables: Tables, question: ResolvedQuestion) -> tuple[Table, Table]:

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from watersmeet.aggregates.sampling.facts import ColumnFacts
-from watersmeet.aggregates.sampling.planner import Block, cut, pieces
+from watersmeet.aggregates.sampling.plan import Block
+from watersmeet.aggregates.sampling.planner import cut, pieces
 from watersmeet.errors import InputChanged, InvalidArgument, SchemaError
 from watersmeet.local.files import find_files
 from watersmeet.local.sources import open_source

@@ -20,7 +20,7 @@ from watersmeet.aggregates.partials.key_sums import KeySums
 from watersmeet.aggregates.partials.summing import Summing
 from watersmeet.aggregates.partials.totals import BlockTotals
 from watersmeet.aggregates.sampling.looks import Look
-from watersmeet.aggregates.sampling.planner import Design, ReadPlan, Table
+from watersmeet.aggregates.sampling.plan import ReadPlan, Table
 from watersmeet.aggregates.sampling.ripple import (
     Rectangle,
     RippleWork,
@@ -59,9 +59,6 @@ class _Threads:
         self._threads = allowance.workers
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="watersmeet-block")
         self._cancelled = threading.Event()
-
-    def rows_of(self, side: Side, block: int) -> int:
-        return self._blocks[side][block].rows
 
     def way(self, side: Side) -> str:
         return self._tables[side].name
@@ -132,8 +129,8 @@ class RippleEngine(_Threads):
         self._rectangle = rectangle
         return summing.totals()
 
-    def narrowed(self, question: ResolvedQuestion) -> Self:
-        raise NotImplementedError("A rectangle is not divided.")
+    def rows_of(self, side: Side, block: int) -> int:
+        return self._blocks[side][block].rows
 
     def _scan(self, side: Side, blocks: Sequence[int]) -> tuple[Scanned, ...]:
         table, names = self._tables[side], self._question.names(side)
@@ -175,7 +172,7 @@ class ThreadEngine(_Threads):
 
     def totals(self, look: Look) -> Iterable[BlockTotals]:
         self._cancelled.clear()
-        if self._plan.design is Design.COMPLETE and self._complete is None:
+        if self._plan.needs is None and self._complete is None:
             self._complete = self._read_all()
         shares = self._shares(look.blocks[self._plan.sampled])
         entries = 0 if self._complete is None else self._complete.nbytes
@@ -193,7 +190,7 @@ class ThreadEngine(_Threads):
     def _shares(self, blocks: Sequence[int]) -> list[list[int]]:
         """Blocks for one thread after the other: those that need the same rows, side by side."""
         table, sizes = self._tables[self._plan.sampled], self._blocks[self._plan.sampled]
-        if self._plan.design is Design.RANGES:
+        if self._plan.needs is not None:
             ordered = sorted(blocks, key=lambda block: (sizes[block].keys, block))
         else:
             ordered = sorted(blocks, key=lambda block: (table.bundle(block), block))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,31 +38,19 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 
 
-class Ledger:
-    """Totals of all that was read, for the exact answer, and a sample of blocks for estimates.
+class Ledger(ABC):
+    """Totals of all that was read, for the exact answer, and what lets intervals be trusted.
 
     Groups are numbered as they turn up. Values are estimated about one centre for each
-    expression, that of the first block that has values.
+    expression, that of the first block that has values. What estimates are made from is up to
+    the ledgers of one side and of both.
     """
 
     def __init__(
-        self,
-        question: ResolvedQuestion,
-        *,
-        sampled: Side,
-        blocks: Sequence[int | None],
-        strata: Sequence[int] = (),
-        bounds: Sequence[Bounds | None] | None = None,
+        self, question: ResolvedQuestion, *, bounds: Sequence[Bounds | None] | None = None
     ) -> None:
-        """`blocks` are the rows of each, None where they are not known; `strata` as a plan has
-        them. `bounds` are what each expression's values lie between, where that is known."""
+        """`bounds` are what each expression's values lie between, where that is known."""
         self._question = question
-        self._sampled = sampled
-        self._blocks = tuple(blocks)
-        self._strata = tuple(strata) or (0,) * len(blocks)
-        self.sample = StratifiedSample(
-            strata=_sizes(self._blocks, self._strata), moments=question.moments
-        )
         expressions = len(question.aggregates.expressions)
         self.evidence = Evidence(expressions=expressions)
         self._centres: list[float | None] = [None] * expressions
@@ -70,33 +59,17 @@ class Ledger:
         self.part: GroupTotals = together([], question)
         self.most_groups: int | None = None
         """So many can be estimated in the memory there is; None if nobody has said."""
-        self._certain: GroupTotals | None = None
         self.partners = (1, 1)
         """The most that a row drawn at random has, and the most of any key that is known."""
 
-    def without_extremes(self, extremes: Sequence[BlockTotals]) -> Ledger:
-        """A new ledger about the same blocks, of whose rows these have been joined completely."""
-        ledger = Ledger(
-            self._question,
-            sampled=self._sampled,
-            blocks=self._blocks,
-            strata=self._strata,
-        )
-        ledger.most_groups = self.most_groups
-        ledger._centres = list(self._centres)
-        # What is left is below the threshold, where one was set.
-        ledger.bounds = [
-            (-tail.threshold(), tail.threshold()) if tail.heavy() else bounds
-            for tail, bounds in zip(self.tails, self.bounds, strict=True)
-        ]
-        ledger.tails = [
-            TailSketch(centre=centre, bounds=bounds)
-            for centre, bounds in zip(self.centres, ledger.bounds, strict=True)
-        ]
-        ledger._taken_in(extremes)
-        # Its groups are the first that this ledger knows.
-        ledger._certain = ledger.part
-        return ledger
+    @abstractmethod
+    def add(self, blocks: Iterable[BlockTotals], *, sampled: bool = True) -> None:
+        """Add blocks. What completes the whole need not be `sampled`: nothing is uncertain then,
+        and several blocks may have been added up before."""
+
+    @abstractmethod
+    def totals(self) -> Totals:
+        """Estimated totals of the whole."""
 
     @property
     def centres(self) -> list[float]:
@@ -105,17 +78,6 @@ class Ledger:
     @property
     def groups(self) -> int:
         return len(self.part)
-
-    def add(self, blocks: Iterable[BlockTotals], *, sampled: bool = True) -> None:
-        """Add blocks. What completes the whole need not be `sampled`: nothing is uncertain then,
-        and several blocks may have been added up before."""
-        blocks = list(blocks)
-        if not blocks:
-            return
-        parts = self._taken_in(blocks)
-        if sampled:
-            self._check_room()
-            self._sample(blocks, parts)
 
     def _check_room(self) -> None:
         """What was taken in counts for the answer, also if there is no room for a sample of it."""
@@ -135,15 +97,6 @@ class Ledger:
         # Together with the known groups, which come first and keep their numbers.
         self.part = together([self.part, *parts] if self.groups else parts, self._question)
         return parts
-
-    def _sample(self, blocks: Sequence[BlockTotals], parts: Sequence[GroupTotals]) -> None:
-        for block, part, codes in zip(blocks, parts, self._codes(parts), strict=True):
-            stratum = self._strata[block.block]
-            # What is read in any case comes before all strata, and says nothing about others.
-            self.sample.add(codes, self._moments(part), rows=block.rows, stratum=stratum + 1)
-            rows = np.zeros_like(part.rows) if stratum < 0 else part.rows
-            of_side = {f"{self._sampled.name.lower()}_rows": rows}
-            self._notice(block, part, codes, of_side, drawn=stratum >= 0)
 
     def _notice(
         self,
@@ -193,15 +146,6 @@ class Ledger:
                 moments[:, start + 2] = sums.squares_about(centre)
         return moments
 
-    def totals(self) -> Totals:
-        totals = self.sample.totals()
-        if self._certain is None:
-            return totals
-        totals = totals.padded(self.groups)
-        exact = np.zeros_like(totals.value)
-        exact[: len(self._certain)] = self._moments(self._certain)
-        return take_all(exact, totals)
-
     def group_values(self) -> tuple[pa.Array, ...]:
         """The groups' columns in Spark's types, whichever side a key was taken from."""
         groups = zip(self.part.groups, self._question.aggregates.groups, strict=True)
@@ -223,19 +167,92 @@ class Ledger:
         return columns
 
 
-class RippleLedger(Ledger):
-    """The same for blocks of both sides, whose totals come by pairs of blocks."""
+class BlockLedger(Ledger):
+    """Blocks of one side, drawn from strata."""
 
     def __init__(
         self,
         question: ResolvedQuestion,
         *,
         sampled: Side,
+        blocks: Sequence[int | None],
+        strata: Sequence[int] = (),
+        bounds: Sequence[Bounds | None] | None = None,
+    ) -> None:
+        """`blocks` are the rows of each, None where they are not known; `strata` as a plan has
+        them."""
+        super().__init__(question, bounds=bounds)
+        self._sampled = sampled
+        self._blocks = tuple(blocks)
+        self._strata = tuple(strata) or (0,) * len(blocks)
+        self.sample = StratifiedSample(
+            strata=_sizes(self._blocks, self._strata), moments=question.moments
+        )
+        self._certain: GroupTotals | None = None
+
+    def without_extremes(self, extremes: Sequence[BlockTotals]) -> BlockLedger:
+        """A new ledger about the same blocks, of whose rows these have been joined completely."""
+        ledger = BlockLedger(
+            self._question,
+            sampled=self._sampled,
+            blocks=self._blocks,
+            strata=self._strata,
+        )
+        ledger.most_groups = self.most_groups
+        ledger._centres = list(self._centres)
+        # What is left is below the threshold, where one was set.
+        ledger.bounds = [
+            (-tail.threshold(), tail.threshold()) if tail.heavy() else bounds
+            for tail, bounds in zip(self.tails, self.bounds, strict=True)
+        ]
+        ledger.tails = [
+            TailSketch(centre=centre, bounds=bounds)
+            for centre, bounds in zip(self.centres, ledger.bounds, strict=True)
+        ]
+        ledger._taken_in(extremes)
+        # Their groups have the first numbers of the new ledger: `totals` adds them by prefix.
+        ledger._certain = ledger.part
+        return ledger
+
+    def add(self, blocks: Iterable[BlockTotals], *, sampled: bool = True) -> None:
+        blocks = list(blocks)
+        if not blocks:
+            return
+        parts = self._taken_in(blocks)
+        if not sampled:
+            return
+        self._check_room()
+        for block, part, codes in zip(blocks, parts, self._codes(parts), strict=True):
+            stratum = self._strata[block.block]
+            # What is read in any case comes before all strata, and says nothing about others.
+            self.sample.add(codes, self._moments(part), rows=block.rows, stratum=stratum + 1)
+            rows = np.zeros_like(part.rows) if stratum < 0 else part.rows
+            of_side = {f"{self._sampled.name.lower()}_rows": rows}
+            self._notice(block, part, codes, of_side, drawn=stratum >= 0)
+
+    def totals(self) -> Totals:
+        totals = self.sample.totals()
+        if self._certain is None:
+            return totals
+        totals = totals.padded(self.groups)
+        exact = np.zeros_like(totals.value)
+        exact[: len(self._certain)] = self._moments(self._certain)
+        return take_all(exact, totals)
+
+
+class PairLedger(Ledger):
+    """Blocks of both sides, whose totals come by pairs of blocks."""
+
+    def __init__(
+        self,
+        question: ResolvedQuestion,
+        *,
         blocks: tuple[int, int],
         rows: tuple[int | None, int | None],
         bounds: Sequence[Bounds | None] | None = None,
     ) -> None:
-        super().__init__(question, sampled=sampled, blocks=(None,), bounds=bounds)
+        """`blocks` and `rows` are how many there are of each side."""
+        super().__init__(question, bounds=bounds)
         self.rectangle = RippleSample(blocks=blocks, rows=rows, moments=question.moments)
 
     def read(self, side: Side, block: int, *, rows: int) -> None:

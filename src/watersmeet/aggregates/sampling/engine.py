@@ -8,6 +8,7 @@ from typing import Protocol, Self
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.partials.totals import BlockTotals
 from watersmeet.aggregates.sampling.looks import Look
+from watersmeet.aggregates.sampling.plan import ReadPlan
 from watersmeet.model import Side
 
 
@@ -16,14 +17,6 @@ class Engine(Protocol):
 
     def totals(self, look: Look) -> Iterable[BlockTotals]:
         """Of the last look, which completes the whole, blocks may be added up before."""
-        ...
-
-    def rows_of(self, side: Side, block: int) -> int:
-        """How many rows a block has that was read."""
-        ...
-
-    def narrowed(self, question: ResolvedQuestion) -> Self:
-        """The same for fewer rows of the sampled side; what is known of the other is shared."""
         ...
 
     def way(self, side: Side) -> str:
@@ -35,3 +28,27 @@ class Engine(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class OneSideEngine(Engine, Protocol):
+    """Blocks of one side, each with all of the other that it can meet."""
+
+    def narrowed(self, question: ResolvedQuestion) -> Self:
+        """The same for fewer rows of the sampled side; what is known of the other is shared."""
+        ...
+
+
+class BothSidesEngine(Engine, Protocol):
+    """Pairs of blocks."""
+
+    def rows_of(self, side: Side, block: int) -> int:
+        """How many rows a block has that was read."""
+        ...
+
+
+class Engines(Protocol):
+    """A `Maker` of engines: what a runtime has to bring."""
+
+    def one_side(self, plan: ReadPlan) -> OneSideEngine: ...
+
+    def both_sides(self, plan: ReadPlan) -> BothSidesEngine: ...

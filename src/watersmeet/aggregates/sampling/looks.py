@@ -6,12 +6,13 @@ makes intervals a third narrower. When most has been read, the rest follows in o
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
 from watersmeet.aggregates.sampling.draw import FEWEST_DRAWN
-from watersmeet.aggregates.sampling.planner import Design, ReadPlan
+from watersmeet.aggregates.sampling.plan import ReadPlan
 from watersmeet.model import Side
 
 FEWEST_BLOCKS = 24
@@ -21,7 +22,7 @@ _GROWTH = 2.0
 _FIRST_SHARE = 0.02
 # Of both sides of a rectangle, where a part f of each holds f * f of the result.
 _FIRST_SHARE_OF_BOTH = 0.05
-# Past this, one more look before the end would come too late to save anybody's time.
+# From here on the rest is read at once: one more estimate would save little.
 _LAST_SHARE = 0.45
 
 
@@ -33,11 +34,11 @@ class Look:
     last: bool
 
 
-class Looks:
+class Looks(ABC):
     """The blocks of a plan, look by look."""
 
     def __init__(self, plan: ReadPlan) -> None:
-        self._plan = plan
+        self.plan = plan
         self._done = [0, 0]
         self.stops = _stops(
             len(plan.orders[plan.sampled]), certain=plan.certain, at_once=plan.at_once
@@ -60,10 +61,10 @@ class Looks:
 
     def rest(self) -> Look:
         """Everything that has not been read."""
-        return self._to((len(self._plan.orders[0]), len(self._plan.orders[1])))
+        return self._to((len(self.plan.orders[0]), len(self.plan.orders[1])))
 
     def taken(self, look: Look) -> None:
-        """It has been read."""
+        """Go on behind the blocks of this look, which have been read."""
         for each in Side:
             self._done[each] += len(look.blocks[each])
 
@@ -76,19 +77,32 @@ class Looks:
         return any(self._done)
 
     def _to(self, stops: tuple[int, int]) -> Look:
-        orders = self._plan.orders
+        orders = self.plan.orders
         left, right = (orders[side][self._done[side] : stops[side]] for side in Side)
         last = all(stops[side] == len(orders[side]) for side in Side)
         return Look((left, right), last)
 
+    @abstractmethod
     def _stops_after(self, side: Callable[[], Side]) -> tuple[int, int]:
-        counts = [len(order) for order in self._plan.orders]
-        if self._plan.design is not Design.RIPPLE:
-            sampled = self._plan.sampled
-            every = self.stops
-            # An empty side is complete at its first look.
-            stop = next((s for s in every if s > self._done[sampled]), counts[sampled])
-            return (stop, 0) if sampled is Side.LEFT else (0, stop)
+        """How many blocks of each side have been read after the next look."""
+
+
+class LooksAtOneSide(Looks):
+    """The other side is read before, or along with the blocks that need it."""
+
+    def _stops_after(self, side: Callable[[], Side]) -> tuple[int, int]:
+        sampled = self.plan.sampled
+        # An empty side is complete at its first look.
+        count = len(self.plan.orders[sampled])
+        stop = next((s for s in self.stops if s > self._done[sampled]), count)
+        return (stop, 0) if sampled is Side.LEFT else (0, stop)
+
+
+class LooksAtBothSides(Looks):
+    """A rectangle that grows on one of its sides with each look."""
+
+    def _stops_after(self, side: Callable[[], Side]) -> tuple[int, int]:
+        counts = [len(order) for order in self.plan.orders]
         stops = list(self._done)
         if not self.begun:
             stops = [max(FEWEST_BLOCKS, ceil(_FIRST_SHARE_OF_BOTH * count)) for count in counts]

@@ -13,25 +13,22 @@ ripple    neither: blocks of both, and every pair of them is joined
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
-from watersmeet.aggregates.sampling.draw import Division, divided
-from watersmeet.aggregates.sampling.facts import ColumnFacts
+from watersmeet.aggregates.sampling.designs import COMPLETE, RANGES, RIPPLE
+from watersmeet.aggregates.sampling.draw import divided
 from watersmeet.aggregates.sampling.passing import passing
+from watersmeet.aggregates.sampling.plan import Block, ReadPlan, Table
 from watersmeet.errors import InvalidArgument
-from watersmeet.estimators.order import clustering
 from watersmeet.expressions.bounds import BlockBounds, Extremes, block_bounds
 from watersmeet.expressions.expression import Expression
 from watersmeet.model import JoinType, Side
 from watersmeet.policies.order import random_order
 from watersmeet.words import megabytes
-
-Range = tuple[int, int]
 
 # So many leave an interval no wider than it must be; smaller ones than this cost more in calls
 # than in reading.
@@ -52,113 +49,6 @@ _OFTEN = 6.0
 _SORTED = 0.5
 
 
-class Design(StrEnum):
-    RANGES = "ranges"
-    COMPLETE = "complete"
-    RIPPLE = "ripple"
-
-
-@dataclass(frozen=True)
-class Block:
-    """A part of a table that is read as a whole, the unit of sampling.
-
-    `keys` is what the first join key lies between, if the file says so.
-    """
-
-    rows: int
-    nbytes: int
-    keys: Range | None = None
-
-
-@dataclass(frozen=True)
-class Table:
-    """What is known of a table before a row of it is read.
-
-    `key_sum_bytes` is what a row takes in memory while the other side's rows look for it. Where
-    rows are not `counted`, those of the blocks are a guess. `facts` are what the files say about
-    each column, block by block.
-    """
-
-    blocks: tuple[Block, ...]
-    key_sum_bytes: int
-    counted: bool = True
-    facts: Mapping[str, ColumnFacts] = field(default_factory=dict)
-
-    @property
-    def rows(self) -> int:
-        return sum(block.rows for block in self.blocks)
-
-    @property
-    def nbytes(self) -> int:
-        return sum(block.nbytes for block in self.blocks)
-
-    @property
-    def extremes(self) -> dict[str, tuple[float, float]]:
-        """The least and the most of columns of numbers, where all blocks say so."""
-        found = {name: facts.extremes for name, facts in self.facts.items()}
-        return {name: ends for name, ends in found.items() if ends is not None}
-
-    @property
-    def clustering(self) -> float | None:
-        """How much of all its keys a block spans on average: 1 where they are in random order."""
-        keys = [block.keys for block in self.blocks if block.keys is not None]
-        if not keys or len(keys) < len(self.blocks):
-            return None
-        least, most = np.array(keys).T
-        return clustering(least, most)
-
-    @property
-    def held(self) -> int:
-        """Bytes in memory when all of it is there."""
-        return self.rows * self.key_sum_bytes
-
-
-@dataclass(frozen=True)
-class ReadPlan:
-    """What is read. `orders` are the blocks of each side in the order in which they are read; the
-    side that is not sampled has none, and `needs` says which of its blocks a sampled one meets."""
-
-    design: Design
-    sampled: Side
-    orders: tuple[tuple[int, ...], tuple[int, ...]]
-    needs: tuple[tuple[int, ...], ...] | None
-    reason: str
-    objection: str = ""
-    """Why what was read cannot stand for the whole, if so."""
-    division: Division | None = None
-    """Which blocks of the sampled side are read in any case, and which are alike; None where
-    nothing tells them apart."""
-    values: tuple[BlockBounds | None, ...] = ()
-    """What each expression's values lie between, in every block of the sampled side."""
-
-    @property
-    def other(self) -> Side:
-        return self.sampled.other
-
-    @property
-    def certain(self) -> int:
-        """So many blocks at the begin of the order are read in any case."""
-        return 0 if self.division is None else self.division.certain
-
-    @property
-    def at_once(self) -> int:
-        """Blocks of the sampled side that come before the first estimate."""
-        return 0 if self.division is None else self.division.at_once
-
-    @property
-    def strata(self) -> tuple[int, ...]:
-        """Of each block of the sampled side, by number: -1 where it is read in any case; none
-        where all are alike."""
-        return () if self.division is None else self.division.strata
-
-    def drawn(self, seed: int) -> ReadPlan:
-        """The same with blocks in another random order."""
-        if self.division is None:
-            return self
-        order = self.division.order(seed + self.sampled)
-        return replace(self, orders=(order, ()) if self.sampled is Side.LEFT else ((), order))
-
-
 def plan_reads(
     tables: tuple[Table, Table],
     how: JoinType,
@@ -177,7 +67,7 @@ def plan_reads(
     plan = _plan(tables, how, memory=memory, seed=seed, alike=alike)
     table = tables[plan.sampled]
     values = tuple(_values(each, tables, plan.sampled) for each in expressions)
-    if plan.design is Design.RIPPLE or not table.counted:
+    if plan.design.in_parts or not table.counted:
         return replace(plan, values=values)
     rows = [block.rows for block in table.blocks]
     wanted = filters[plan.sampled]
@@ -209,7 +99,7 @@ def _plan(
         needs = _needs(tables[sampled].blocks, other.blocks)
         if needs is not None and alike and not (fits and _times_read(needs, other) > _OFTEN):
             return ReadPlan(
-                design=Design.RANGES,
+                design=RANGES,
                 sampled=sampled,
                 orders=_orders(tables, [sampled], seed=seed),
                 needs=needs,
@@ -220,7 +110,7 @@ def _plan(
         other = tables[sampled.other]
         if other.held <= memory:
             return ReadPlan(
-                design=Design.COMPLETE,
+                design=COMPLETE,
                 sampled=sampled,
                 orders=_orders(tables, [sampled], seed=seed),
                 needs=None,
@@ -236,7 +126,7 @@ def _plan(
             remedy="Give more memory, or use Spark's own aggregate.",
         )
     return ReadPlan(
-        design=Design.RIPPLE,
+        design=RIPPLE,
         sampled=larger,
         orders=_orders(tables, tuple(Side), seed=seed),
         needs=None,

@@ -6,7 +6,7 @@ from watersmeet.aggregates.answer.estimate import Estimate
 from watersmeet.aggregates.answer.outlook import Outlook
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.sampling.looks import Looks
-from watersmeet.aggregates.sampling.planner import Design, ReadPlan, Table
+from watersmeet.aggregates.sampling.plan import ReadPlan, Table
 from watersmeet.model import Side
 from watersmeet.words import count_text, paragraph, seconds_text, size_text
 
@@ -35,10 +35,10 @@ def explain(
     )
     if plan.division is not None:
         facts["sample"] = _sample(plan, tables[plan.sampled])
-    facts["looks"] = _looks(plan, looks)
+    facts["looks"] = plan.design.looks_in_words(looks)
     if crowded:
         facts["looks"] = f"no more before the exact answer. {crowded}"
-    facts["memory"] = _memory(tables, plan)
+    facts["memory"] = plan.design.memory_in_words(tables, plan)
     if latest is not None:
         size = f"{size_text(latest.progress.bytes_read)} of {size_text(latest.progress.nbytes)}"
         part = size if latest.progress.counted else f"{latest.fraction:.1%} of all partitions"
@@ -53,9 +53,7 @@ def _role(plan: ReadPlan, side: Side, table: Table) -> str:
         size = f"{len(table.blocks):,} partitions whose rows nobody has counted"
     if plan.orders[side]:
         return f"sampled, {size} in random order"
-    return f"{size}, " + (
-        "those with the same keys" if plan.design is Design.RANGES else "read first"
-    )
+    return f"{size}, {plan.design.role_of_other()}"
 
 
 def _sample(plan: ReadPlan, table: Table) -> str:
@@ -79,32 +77,3 @@ def _sample(plan: ReadPlan, table: Table) -> str:
     if division.count > 1:
         return f"{certain}{others} drawn from {division.count} strata of blocks alike"
     return f"{certain}{others} drawn alike"
-
-
-def _looks(plan: ReadPlan, looks: Looks) -> str:
-    *before, blocks = looks.stops
-    if plan.design is Design.RIPPLE:
-        return "the side that helps most is read twice as far each time, until both are complete"
-    if not before:
-        return f"one, after all {blocks:,} blocks: there are too few for an interval"
-    return f"after {', '.join(f'{stop:,}' for stop in before)} and all {blocks:,} blocks"
-
-
-def _memory(tables: tuple[Table, Table], plan: ReadPlan) -> str:
-    if plan.design is Design.COMPLETE:
-        other = tables[plan.other]
-        held = f"about {size_text(other.held)}" if other.counted else "as much as it takes"
-        return f"{held} for the {plan.other.name.lower()} side"
-    if plan.design is Design.RIPPLE:
-        return "rows are partitioned by key on disk, and one partition is held at a time"
-    largest = size_text(largest_need(tables, plan))
-    return f"about {largest} for the other side's rows of one block"
-
-
-def largest_need(tables: tuple[Table, Table], plan: ReadPlan) -> int:
-    """Bytes of the other side that one block needs, if it is read by ranges; else none."""
-    return max((_entries(tables[plan.other], needed) for needed in plan.needs or ()), default=0)
-
-
-def _entries(table: Table, blocks: tuple[int, ...]) -> int:
-    return sum(table.blocks[block].rows for block in blocks) * table.key_sum_bytes

@@ -18,10 +18,11 @@ from watersmeet.aggregates.ask.question import AggregateQuestion, ResolvedQuesti
 from watersmeet.aggregates.ask.settings import Settings
 from watersmeet.aggregates.ask.specification import Aggregate
 from watersmeet.aggregates.partials.gathering import key_sum_bytes
+from watersmeet.aggregates.reading import AnyReading, Readings, in_parts
 from watersmeet.aggregates.run import AggregateRun
-from watersmeet.aggregates.sampling.engine import Engine
-from watersmeet.aggregates.sampling.planner import Design, ReadPlan, Table, plan_reads
-from watersmeet.aggregates.view.explain import largest_need
+from watersmeet.aggregates.sampling.designs import largest_need
+from watersmeet.aggregates.sampling.plan import ReadPlan, Table
+from watersmeet.aggregates.sampling.planner import plan_reads
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side, parse_seed
 from watersmeet.rows.on import On
@@ -129,24 +130,20 @@ def aggregate(
         "filters": resolved.sides,
     }
     engines = _Engines(spark, resolved, sources, tables, allowance, storage)
+    readings = Readings(resolved, tables, engines, settings, allowance)
 
-    def planned(memory: int) -> tuple[ReadPlan, Engine]:
+    def planned(memory: int) -> ReadPlan:
         plan = plan_reads(tables, resolved.how, memory=memory, **known)
         if largest_need(tables, plan) > memory:
             # The rows that one block needs would not fit.
             plan = plan_reads(tables, resolved.how, memory=memory, **{**known, "alike": False})
-        return plan, engines.engine(plan)
+        return plan
 
-    plan, engine = planned(allowance.share().entries)
     return SparkAggregate(
-        resolved,
-        tables,
-        plan,
-        engine=engine,
+        readings.of(planned(allowance.share().entries)),
         settings=settings,
-        allowance=allowance,
         # A side that turns out larger than was promised is read in parts.
-        instead=lambda: planned(0),
+        instead=lambda: in_parts(readings, planned, resolved.how),
         frames=(left, right),
     )
 
@@ -162,19 +159,21 @@ class _Engines:
     allowance: Allowance
     storage: str | Path | None
 
-    def engine(self, plan: ReadPlan) -> Engine:
+    def one_side(self, plan: ReadPlan) -> ClusterEngine:
+        return ClusterEngine(self.spark, self.question, plan, **self._given())
+
+    def both_sides(self, plan: ReadPlan) -> RippleEngine:
+        return RippleEngine(self.spark, self.question, plan, **self._given())
+
+    def _given(self) -> dict[str, Any]:
         query = uuid.uuid4().hex[:8]
-        kind = RippleEngine if plan.design is Design.RIPPLE else ClusterEngine
-        return kind(
-            self.spark,
-            self.question,
-            plan,
-            sources=self.sources,
-            tables=self.tables,
-            query=query,
-            storage=lambda: RunStorage.claim(self.storage, self.spark, query),
-            allowance=self.allowance,
-        )
+        return {
+            "sources": self.sources,
+            "tables": self.tables,
+            "query": query,
+            "storage": lambda: RunStorage.claim(self.storage, self.spark, query),
+            "allowance": self.allowance,
+        }
 
 
 class SparkAggregate(AggregateRun):
@@ -182,29 +181,18 @@ class SparkAggregate(AggregateRun):
 
     def __init__(
         self,
-        question: ResolvedQuestion,
-        tables: tuple[Table, Table],
-        plan: ReadPlan,
+        reading: AnyReading,
         *,
-        engine: Engine,
         settings: Settings,
-        allowance: Allowance,
-        instead: Callable[[], tuple[ReadPlan, Engine]],
+        instead: Callable[[], AnyReading | None],
         frames: tuple[DataFrame, DataFrame],
     ) -> None:
-        super().__init__(
-            question,
-            tables,
-            plan,
-            engine=engine,
-            settings=settings,
-            allowance=allowance,
-            instead=instead,
-        )
+        super().__init__(reading, settings=settings, instead=instead)
         self._spark = frames[0].sparkSession
         # Arrow has one type where Spark has several, such as its intervals of days or seconds.
         self._group_types = [
-            frames[group.side].schema[group.column].dataType for group in question.aggregates.groups
+            frames[group.side].schema[group.column].dataType
+            for group in reading.question.aggregates.groups
         ]
 
     def to_df(self, estimate: Estimate | None = None) -> DataFrame:

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.aggregates.sampling.facts import ColumnFacts
-from watersmeet.aggregates.sampling.planner import Block, pieces
+from watersmeet.aggregates.sampling.plan import Block
+from watersmeet.aggregates.sampling.planner import pieces
 from watersmeet.spark.scans.ranges import facts_of, ranges_of
 from watersmeet.spark.scans.relation import StagedRows
 from watersmeet.spark.scans.scan import PlainScan, Split

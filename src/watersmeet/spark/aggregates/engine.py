@@ -16,7 +16,7 @@ from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.partials.gathering import key_sum_bytes
 from watersmeet.aggregates.partials.totals import BlockTotals
 from watersmeet.aggregates.sampling.looks import Look
-from watersmeet.aggregates.sampling.planner import ReadPlan, Table
+from watersmeet.aggregates.sampling.plan import ReadPlan, Table
 from watersmeet.aggregates.sampling.ripple import Rectangle, RippleWork, Scanned, partitions_for
 from watersmeet.model import Side
 from watersmeet.rows.rebatched import rebatched
@@ -67,9 +67,6 @@ class _Jobs:
         self._claim = storage
         self._storage: RunStorage | None = None
         self._looks = 0
-
-    def rows_of(self, side: Side, block: int) -> int:
-        return self._tables[side].blocks[block].rows
 
     def way(self, side: Side) -> str:
         source = self._sources[side]
@@ -204,9 +201,6 @@ class RippleEngine(_Jobs):
 
     def rows_of(self, side: Side, block: int) -> int:
         return self._rows[side, block]
-
-    def narrowed(self, question: ResolvedQuestion) -> Self:
-        raise NotImplementedError("A rectangle is not divided.")
 
     def totals(self, look: Look) -> Iterable[BlockTotals]:
         self._looks += 1

@@ -80,7 +80,7 @@ class Filter:
         """True, false or null for each row."""
         given = {(Side.LEFT, name): columns[name] for name in self.names}
         found = Evaluation(given).truth(self.condition).answer
-        # What holds for every row, as that a column without nulls is null, is one value.
+        # An answer that is the same for all rows is one value: IS NULL where no row is null.
         rows = len(next(iter(given.values())))
         return pa.repeat(found, rows) if isinstance(found, pa.Scalar) else found
 
