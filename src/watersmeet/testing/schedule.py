@@ -105,7 +105,7 @@ PREDICATES: dict[str, list[Equal | Band]] = {
     "equal": [Equal.of("k")],
     "band": [Band("t", "t", low=-1, high=2)],
     "open band": [Band("t", "t", low=0, low_open=True)],
-    "equal and band": [Equal.of("k"), Band("t", "t", low=-2, high=1)],
+    "equal and band": [Equal.of("k"), Band("t", "t", low=-3, high=3)],
     "chain": [Equal.of("k", (0, 1)), Band("t", "t", low=-1, high=1, ends=(1, 2))],
     "star": [Equal.of("k", (0, 1)), Equal.of("k", (0, 2)), Band("t", "t", high=0, ends=(0, 3))],
 }
@@ -147,9 +147,15 @@ class Case:
         texts = [None if n % 5 == 4 else "x" * (n * n % long) for n in numbers]
         columns = {"k": pa.array(keys, pa.int64())}
         if self.predicates != "equal":
-            # Keys that repeat more often than values, or both predicates would say the same.
-            columns["t"] = columns["k"]
-            columns["k"] = pa.array([None if key is None else key % 3 for key in keys], pa.int64())
+            # Keys repeat more often than values, and either may be null beside the other that is
+            # not: otherwise both predicates would say the same.
+            values = [None if n % 7 == 6 else key for n, key in zip(numbers, keys, strict=True)]
+            columns["t"] = pa.array(values, pa.int64())
+            remainders = [
+                None if key is None or n % 5 == 3 else key % 3
+                for n, key in zip(numbers, keys, strict=True)
+            ]
+            columns["k"] = pa.array(remainders, pa.int64())
         columns["k"] = columns["k"].cast(self.key)
         columns[name] = pa.array(numbers, pa.int64())
         columns[f"{name}_text"] = pa.array(texts, pa.string())
