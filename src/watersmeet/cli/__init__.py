@@ -1,1 +1,1 @@
-"""The command line: arguments in, one call out."""
+"""The command line: each command parses its arguments and makes one call."""

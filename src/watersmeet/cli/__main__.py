@@ -36,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"watersmeet: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:
-        # The reader of our output has seen enough. Python would complain once more at exit.
+        # Whoever read our output (`head`, say) has closed it. Python would write to it at exit
+        # once more, and print a second error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class _Terminated(BaseException):
-    """SIGTERM. Python would be gone at once, and what was half written would stay."""
+    """Raised on SIGTERM, so that half-written files are removed; Python would just end."""
 
 
 def _terminate(number: int, frame: object) -> None:

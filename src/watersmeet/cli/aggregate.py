@@ -144,7 +144,7 @@ def run(arguments: argparse.Namespace) -> int:
             for estimate in _estimates(run, arguments):
                 table.look(estimate, str(run.outlook(arguments.until or 0.01)))
         finally:
-            # Also after Ctrl-C: what is known stays.
+            # After Ctrl-C, too: the last estimate stays on the screen and is written.
             if run.history:
                 table.finish(run.history[-1])
     _report(run, arguments)
@@ -190,7 +190,7 @@ def _started(arguments: argparse.Namespace) -> Iterator[AggregateRun]:
         **_aggregates(arguments.aggregates),
     }
     if arguments.spark:
-        # Loaded when asked for: it needs Spark.
+        # Imported only here, because it imports Spark.
         from watersmeet.cli.spark_tables import spark_tables
 
         with spark_tables(arguments.left, arguments.right) as (left, right):
@@ -230,7 +230,7 @@ def _aggregates(given: list[tuple[str, str]]) -> dict[str, Aggregate]:
 
 
 def _summary(run: AggregateRun) -> dict[str, Any]:
-    """For machines: the answer, and what every look was worth."""
+    """For machines: the answer, and the progress of every look."""
     latest = run.latest
     summary = {
         "exact": latest.exact,
@@ -258,7 +258,7 @@ def _summary(run: AggregateRun) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON knows. A decimal keeps its digits as text, and there is no infinity."""
+    """A value for JSON: None for infinity and NaN, text for decimals, dates and the like."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if value is None or isinstance(value, bool | int | float | str):

@@ -1,4 +1,4 @@
-"""`watersmeet join`: two files or directories in, one file or the first rows out."""
+"""`watersmeet join`: joins two files or directories, writes a file or shows the first rows."""
 
 from __future__ import annotations
 

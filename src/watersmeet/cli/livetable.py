@@ -1,4 +1,4 @@
-"""Estimates as they come: a table that is redrawn in place, or a line for each look."""
+"""Shows estimates as they come: as a table that is redrawn in place, or as a line for each look."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ class LiveTable:
             self._write(END_LIVE)
 
     def look(self, estimate: Estimate, outlook: str) -> None:
-        """One of several: with what is to be expected of the next."""
+        """Show an estimate that is not the last, with what the next ones are expected to be."""
         if not self._live:
             if not estimate.exact:
                 print(f"{head(estimate)}; {outlook}", file=sys.stderr, flush=True)
             return
-        width, height = _room()
+        width, height = _screen()
         wrapped = textwrap.wrap(outlook, width)
         groups = self._groups
-        # What has scrolled away cannot be redrawn.
+        # Show fewer groups if the table is higher than the screen: lines that have scrolled away
+        # cannot be redrawn.
         while True:
             lines = [*show(estimate, groups=groups, width=width).split("\n"), "", *wrapped]
             if len(lines) < height or groups <= 1:
@@ -57,18 +58,18 @@ class LiveTable:
         self._draw(lines[: height - 1])
 
     def finish(self, estimate: Estimate) -> None:
-        """The one that stays."""
+        """Show the last estimate, which stays on the screen."""
         if self._quiet:
             return
         if not self._live:
             self._write(show(estimate, groups=self._groups) + "\n")
             return
-        self._draw(show(estimate, groups=self._groups, width=_room()[0]).split("\n"))
+        self._draw(show(estimate, groups=self._groups, width=_screen()[0]).split("\n"))
 
     def _draw(self, lines: list[str]) -> None:
         back = f"\x1b[{self._drawn_lines}A" if self._drawn_lines else ""
         self._drawn_lines = len(lines)
-        # One write for all lines, each cleared only behind its end: nothing flickers.
+        # One write for all lines, each cleared only behind its end, so that nothing flickers.
         self._write(back + "".join(f"\r{line}\x1b[K\n" for line in lines) + "\x1b[J")
 
     def _write(self, text: str) -> None:
@@ -76,7 +77,8 @@ class LiveTable:
         self._stream.flush()
 
 
-def _room() -> tuple[int, int]:
-    """Columns and lines. What stands in the very last column would be cleared with what follows."""
+def _screen() -> tuple[int, int]:
+    """Columns and lines that can be used. Not the last column: clearing the rest of a line would
+    clear a letter there."""
     columns, lines = shutil.get_terminal_size()
     return max(columns - 1, 20), max(lines, 3)

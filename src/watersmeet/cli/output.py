@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from watersmeet.cli.target import check_target
 from watersmeet.errors import InvalidArgument
 
-# A progressive join answers in many small batches; files of tiny row groups are slow to read.
+# A progressive join yields many small batches, and files of tiny row groups are slow to read.
 _ROWS_PER_GROUP = 65_536
-# But rows that wait to be written are memory too, beside the join's.
+# But rows that wait to be written take memory beside the join's.
 _BYTES_PER_GROUP = 16 * 2**20
 
 
@@ -93,7 +93,7 @@ def _sink_of(path: Path) -> Callable[[Any, pa.Schema], Any] | None:
 
 @contextlib.contextmanager
 def open_output(path: str, schema: pa.Schema) -> Iterator[Output]:
-    """Rows appear under `path` when all are there; on standard output, as they come."""
+    """A file appears under `path` when it is complete; standard output gets rows as they come."""
     if path == "-":
         output = Output(_csv(sys.stdout.buffer, schema), rows_per_write=1)
         yield output

@@ -1,4 +1,4 @@
-"""The first rows of a result as a table for people."""
+"""Prints the first rows of a result as a table."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class ProgressLine:
-    """Counts and times rows on their way to whoever wants them."""
+    """Counts and times the rows of a join, and shows both on a terminal."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()

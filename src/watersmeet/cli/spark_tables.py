@@ -1,4 +1,4 @@
-"""Two tables on a local Spark that lasts as long as a command, and leaves quietly."""
+"""Opens two tables on a local Spark for one command, and ends Spark without noise."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def spark_tables(*paths: str) -> Iterator[list[Any]]:
                 remedy="Leave --spark out, or write the table as Parquet first.",
             )
     spark = wm.session()
-    # Not earlier, for Spark puts its own answer to Ctrl-C in place.
+    # After the session has started, since Spark installs its own handler for Ctrl-C.
     before = signal.signal(signal.SIGINT, leave)
     try:
         with closing_session(spark):
@@ -44,7 +44,7 @@ def closing_session(spark: Any) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        # What the JVM was saying at that moment is lost, and `stop` may stumble over it.
+        # A call to the JVM may have been interrupted half-way, and then `stop` may fail.
         with suppress(Exception):
             spark.stop()
         raise
@@ -52,7 +52,7 @@ def closing_session(spark: Any) -> Iterator[None]:
 
 
 def was_interrupted(error: BaseException) -> bool:
-    """Whether an error came while a Ctrl-C was being answered: tidying up asks the JVM, too."""
+    """Whether an error was raised while a Ctrl-C was handled: clean-up code calls the JVM, too."""
     context = error.__context__
     return context is not None and (
         isinstance(context, KeyboardInterrupt) or was_interrupted(context)
@@ -60,10 +60,10 @@ def was_interrupted(error: BaseException) -> bool:
 
 
 def leave(number: int, frame: object) -> None:
-    """On Ctrl-C, a closed window or a `kill`: go, and leave nothing behind.
+    """Handle Ctrl-C, a closed window or a `kill`: end, so that clean-up code runs.
 
-    Spark's own answer to Ctrl-C calls the JVM in the middle of another call, and both complain at
-    length.
+    Spark's own handler for Ctrl-C calls the JVM in the middle of another call, and both print long
+    errors.
     """
     logging.disable()
     if number == signal.SIGINT:

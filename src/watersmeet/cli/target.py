@@ -1,4 +1,4 @@
-"""Files that a command may write, and those that it must not touch."""
+"""Which files a command may write."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from watersmeet.errors import InvalidArgument
 def check_target(path: str, option: str, *, inputs: Iterable[str], force: bool) -> None:
     """Find out before anything is read that `path` cannot, or must not, be written.
 
-    An input is never overwritten, under whatever name, nor is anything put among its files:
-    the next run would read it. Another file that exists is, if that is asked for.
+    An input is never overwritten, not even under another name, and no file is put into an input's
+    directory, where the next command would read it. Other files are overwritten with `force`.
     """
     target = Path(path)
     if not target.absolute().parent.is_dir():
@@ -42,7 +42,7 @@ def check_target(path: str, option: str, *, inputs: Iterable[str], force: bool) 
 
 
 def _named(given: str) -> Iterator[Path]:
-    """What an input stands for: itself, or what fits its pattern."""
+    """The paths that an input names: itself, or all that match its pattern."""
     if os.path.lexists(given):
         yield Path(given)
     elif glob.has_magic(given):
@@ -55,6 +55,6 @@ def _is_or_is_in(target: Path, source: Path) -> bool:
         return True
     if not target.exists():
         return False
-    # The same file under another name: a link, somewhere below a directory perhaps.
+    # It may be an input's file under another name: a link, perhaps below a directory.
     files = of.rglob("*") if of.is_dir() else [of]
     return any(file.exists() and file.samefile(target) for file in files)

@@ -1,4 +1,4 @@
-"""Decimals as 64-bit integers: Arrow keeps 16 bytes for each, of which most need eight."""
+"""Decimals as 64-bit integers: Arrow stores 16 bytes for each, and most need only eight."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _OUT = types.Array(types.int64, 1, "C")
 
 @njit(_RESULT(_WORDS, _OUT), cache=True, nogil=True)
 def low_words(words, out):
-    """Copy the low word of each pair; the least and the most of them, and whether no value needs
-    its high word."""
+    """Copy the low word of each pair. Returns the smallest and the largest of them, and whether all
+    values fit their low word."""
     least, most, carried = np.int64(0), np.int64(0), np.int64(0)
     if out.size:
         least = most = words[0]

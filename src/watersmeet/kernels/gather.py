@@ -1,4 +1,4 @@
-"""Copying values of variable width, and closing the gaps that evicted rows leave."""
+"""Copying values of variable width, and closing the gaps that rows leave when they are dropped."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Sums by group that lose nothing: row k has a value, the number of its group, and a weight.
+"""Exact sums by group: row k has a value, the number of its group (`groups`), and a weight.
 
-Empty `codes` means that all rows are in one group, empty `weights` that each counts once, empty
-`valid` that none is null. Under nulls stand zeros, so a sum need not look for them.
+Empty `groups` means that all rows are in one group, empty `weights` that each counts once, empty
+`valid` that none is null. The value of a null is zero, so sums need not look for nulls.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ _OUT_FLOATS = types.Array(types.float64, 1, "C")
 
 
 @njit(types.void(_MASK, _LONGS, _LONGS, _OUT_LONGS), cache=True, nogil=True)
-def count_valid(valid, codes, weights, out):
+def count_valid(valid, groups, weights, out):
     for k in range(valid.size):
         weight = weights[k] if weights.size else np.int64(1)
-        out[codes[k] if codes.size else 0] += weight * valid[k]
+        out[groups[k] if groups.size else 0] += weight * valid[k]
 
 
 @njit(types.void(_LONGS, _LONGS, _LONGS, _OUT_LONGS), cache=True, nogil=True)
-def sum_longs(values, codes, weights, out):
+def sum_longs(values, groups, weights, out):
     """For sums that are known to fit 64 bits."""
-    if values.size and codes.size == 0:
+    if values.size and groups.size == 0:
         total = np.int64(0)
         for k in range(values.size):
             total += values[k] * (weights[k] if weights.size else np.int64(1))
         out[0] += total
         return
     for k in range(values.size):
-        out[codes[k]] += values[k] * (weights[k] if weights.size else np.int64(1))
+        out[groups[k]] += values[k] * (weights[k] if weights.size else np.int64(1))
 
 
 @njit(types.void(_LONGS, _LONGS, _LONGS, _OUT_LONGS, _OUT_LONGS), cache=True, nogil=True)
-def sum_wide(values, codes, weights, high, low):
+def sum_wide(values, groups, weights, high, low):
     """For sums of up to 94 bits: high * 2**32 + low, with weights below 2**31."""
     mask = np.int64(0xFFFFFFFF)
     for k in range(values.size):
-        group = codes[k] if codes.size else np.int64(0)
+        group = groups[k] if groups.size else np.int64(0)
         weight = weights[k] if weights.size else np.int64(1)
         # The low half of a value times a weight is below 2**63, so nothing is lost on the way.
         part = (values[k] & mask) * weight + low[group]
@@ -50,10 +50,10 @@ def sum_wide(values, codes, weights, high, low):
 
 
 @njit(types.void(_FLOATS, _LONGS, _LONGS, _OUT_FLOATS, _OUT_FLOATS), cache=True, nogil=True)
-def sum_floats(values, codes, weights, sums, errors):
+def sum_floats(values, groups, weights, sums, errors):
     """Knuth's TwoSum: what rounding takes from a sum is kept beside it and added in the end."""
     for k in range(values.size):
-        group = codes[k] if codes.size else np.int64(0)
+        group = groups[k] if groups.size else np.int64(0)
         value = values[k] * (weights[k] if weights.size else np.int64(1))
         before = sums[group]
         after = before + value
@@ -67,19 +67,19 @@ def sum_floats(values, codes, weights, sums, errors):
     cache=True,
     nogil=True,
 )
-def sum_squares(values, valid, centres, codes, weights, out):
-    """Squares of a value less the centre of its group. All terms have one sign, so a plain sum
-    loses little: partial sums over runs of rows keep the rounding of long ones away."""
-    run = 4096
+def sum_squares(values, valid, centres, groups, weights, out):
+    """Squares of a value less the centre of its group. All terms are positive, so plain sums lose
+    little by rounding if they are short: each stretch of rows is summed by itself first."""
+    stretch = 4096
     partial = np.zeros(out.size)
-    for start in range(0, values.size, run):
-        for k in range(start, min(start + run, values.size)):
-            group = codes[k] if codes.size else np.int64(0)
+    for start in range(0, values.size, stretch):
+        for k in range(start, min(start + stretch, values.size)):
+            group = groups[k] if groups.size else np.int64(0)
             weight = weights[k] if weights.size else np.int64(1)
             distance = values[k] - centres[group]
             if valid.size == 0 or valid[k]:
                 partial[group] += distance * distance * weight
-        if out.size < run:
+        if out.size < stretch:
             out += partial
             partial[:] = 0
     out += partial
@@ -93,9 +93,9 @@ def sum_squares(values, valid, centres, codes, weights, out):
     cache=True,
     nogil=True,
 )
-def extremes(values, valid, codes, least, most):
+def extremes(values, valid, groups, least, most):
     for k in range(values.size):
         if valid.size == 0 or valid[k]:
-            group = codes[k] if codes.size else np.int64(0)
+            group = groups[k] if groups.size else np.int64(0)
             least[group] = min(least[group], values[k])
             most[group] = max(most[group], values[k])

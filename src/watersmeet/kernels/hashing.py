@@ -1,11 +1,11 @@
 """Hashes of keys, and exact equality of the bytes behind equal hashes.
 
-A key that fits 64 bits is mixed by a bijection: its hash is the key in another spelling, so equal
-hashes are equal keys. Longer keys are hashed as bytes and compared as bytes. High bits of a hash
-choose partitions and low bits choose buckets, so every bit must depend on the whole key.
+A key that fits 64 bits is hashed by a bijection, so equal hashes are equal keys. Longer keys are
+hashed as bytes and compared as bytes. High bits of a hash choose partitions and low bits choose
+buckets, so every bit must depend on the whole key.
 
-Bytes are read by address, a word at a time: an array handed to a helper costs numba two calls to
-count references in the innermost loop, and comparing short strings took six times as long.
+Bytes are read by address, a word at a time. When helpers were given arrays instead, numba counted
+references in the innermost loop, and comparing short strings took six times as long.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _absorb(state, word):
 
 @njit(nogil=True, cache=True)
 def _short_word(address, length):
-    """Up to seven bytes as a word that differs when they do, among strings of one length."""
+    """Up to seven bytes as a word. Different strings of one length have different words."""
     if length >= _4:
         return read_32(address) | (read_32(address + length - _4) << np.uint64(32))
     if length == np.uint64(0):
@@ -131,7 +131,7 @@ _SIDE = (_BYTES, _OFFSETS_64, types.int64, _INDEX)
 def equal_bytes(data_a, offsets_a, width_a, index_a, data_b, offsets_b, width_b, index_b):
     """Whether the byte strings at `index_a[i]` and `index_b[i]` are equal.
 
-    A side without offsets has fixed width; the two sides need not be of the same kind.
+    Empty offsets mean that the strings of that side have a fixed width; the other's may vary.
     """
     equal = np.empty(index_a.size, np.bool_)
     base_a, base_b = np.uint64(data_a.ctypes.data), np.uint64(data_b.ctypes.data)

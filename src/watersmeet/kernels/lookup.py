@@ -1,7 +1,7 @@
-"""A table of distinct hashes: each gets a number when it is first seen, and is found again by it.
+"""A hash table without chains: each distinct hash gets a number when it is first seen.
 
-Where an aggregate needs one entry per key there are no chains to follow: slots hold the entry's
-number, and a search goes on to the next slot until it meets the hash or an empty one.
+Aggregates need one entry per key. A slot holds the number of an entry, and a search that finds
+another hash in a slot goes on to the next one, until it finds its hash or an empty slot.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ _U64 = types.Array(types.uint64, 1, "C", readonly=True)
 _SLOTS = types.Array(types.int32, 1, "C")
 _READ_SLOTS = types.Array(types.int32, 1, "C", readonly=True)
 _HASHES = types.Array(types.uint64, 1, "C")
-_CODES = types.Array(types.int64, 1, "C")
+_NUMBERS = types.Array(types.int64, 1, "C")
 
-# How many searches are in flight together, as in `matching`: their loads overlap.
+# How many searches are done together, as in `matching`, so that the processor fetches them at once.
 _GROUP = 64
 
 
-@njit(types.int64(_U64, _SLOTS, _HASHES, _CODES, types.int64), cache=True, nogil=True)
-def number(hashes, slots, distinct, codes, known):
-    """Number every hash, equal ones alike; how many distinct ones there are then.
+@njit(types.int64(_U64, _SLOTS, _HASHES, _NUMBERS, types.int64), cache=True, nogil=True)
+def number(hashes, slots, distinct, numbers, known):
+    """Write the number of every hash to `numbers`; returns how many distinct ones there are now.
 
-    `known` are in `distinct` and `slots` already. There must be more slots than hashes.
+    The first `known` of `distinct` are in the table already. There must be more slots than hashes.
     """
     mask = np.uint64(slots.size - 1)
     count = known
@@ -36,13 +36,13 @@ def number(hashes, slots, distinct, codes, known):
             slots[slot] = np.int32(count)
             distinct[count] = hash_
             count += 1
-        codes[row] = slots[slot]
+        numbers[row] = slots[slot]
     return count
 
 
-@njit(types.void(_U64, _READ_SLOTS, _U64, _CODES), cache=True, nogil=True)
-def find(wanted, slots, distinct, codes):
-    """The number of every hash, or -1 for those that are not in the table."""
+@njit(types.void(_U64, _READ_SLOTS, _U64, _NUMBERS), cache=True, nogil=True)
+def find(wanted, slots, distinct, numbers):
+    """Write the number of every hash to `numbers`, or -1 for those that are not in the table."""
     mask = np.uint64(slots.size - 1)
     first = np.empty(_GROUP, np.int64)
     i = 0
@@ -52,10 +52,10 @@ def find(wanted, slots, distinct, codes):
             first[k] = slots[wanted[i + k] & mask]
         for k in range(size):
             hash_ = wanted[i + k]
-            code = first[k]
+            entry = first[k]
             slot = hash_ & mask
-            while code >= 0 and distinct[code] != hash_:
+            while entry >= 0 and distinct[entry] != hash_:
                 slot = (slot + np.uint64(1)) & mask
-                code = np.int64(slots[slot])
-            codes[i + k] = code
+                entry = np.int64(slots[slot])
+            numbers[i + k] = entry
         i += size

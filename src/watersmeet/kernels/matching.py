@@ -2,8 +2,8 @@
 
 A node is two words, the row's hash and the next row of its chain, side by side because a probe
 always needs both. Buckets come from a hash's low bits and partitions from its high bits, so the
-rows of one partition still spread over every bucket. Rows are told apart by hash alone: whether
-equal hashes mean equal keys is decided by whoever asks.
+rows of one partition still spread over every bucket. Only hashes are compared here; callers
+compare the keys where equal hashes may belong to different keys.
 
 Everything here that calls each other shares this file, because numba's on-disk cache does not
 notice a change in a function that another file defines.
@@ -32,7 +32,7 @@ _GROUP = 64
 
 @njit(types.void(_HEADS, _NODES, _U64, types.int64), cache=True, nogil=True)
 def insert(heads, nodes, hashes, start):
-    """Number rows from `start` on and link them; the newest becomes its chain's head."""
+    """Add rows, numbered from `start` on, to the chains; the newest becomes its chain's head."""
     mask = np.uint64(heads.size - 1)
     for k in range(hashes.size):
         row = start + k
@@ -44,7 +44,7 @@ def insert(heads, nodes, hashes, start):
 
 @njit(types.void(_HEADS, _NODES, types.int64), cache=True, nogil=True)
 def link(heads, nodes, count):
-    """Link rows that are there already, into heads that are empty."""
+    """Build the chains of the first `count` nodes anew; all `heads` are empty."""
     mask = np.uint64(heads.size - 1)
     for row in range(count):
         bucket = nodes[row, 0] & mask
@@ -62,10 +62,10 @@ def link(heads, nodes, count):
 def probe(heads, nodes, wanted, floor, start, resume, rows, asked):
     """Pair wanted[start:] with stored rows of equal hash until `rows` and `asked` are full.
 
-    Rows below `floor` are left out: a chain begins with its newest row, so it is left there.
-    `resume` is the chain position to go on from inside wanted[start], or -2 to begin it.
-    Returns how many pairs were written, and (start, resume) for the next call; start equals
-    wanted.size when all is done.
+    Rows numbered below `floor` are left out: chains go from new rows to old ones, so a search ends
+    at the first such row. `resume` is the row at which to go on in the chain of wanted[start], or
+    -2 to begin that chain. Returns how many pairs were written, and (start, resume) for the next
+    call; start equals wanted.size when all is done.
     """
     mask = np.uint64(heads.size - 1)
     limit = rows.size
@@ -127,8 +127,8 @@ def _partition(hash_, partitions):
 def group_rows(nodes, count, places, cursor, grouped):
     """List the rows of chosen partitions, partition by partition, oldest row first.
 
-    `cursor[p]` is where partition p's rows go in `grouped` and is moved on; rows past
-    `places[p]` are left out, so a partition with places[p] == cursor[p] stays as it is.
+    `cursor[p]` is where partition p's next row goes in `grouped`, and moves on up to `places[p]`;
+    further rows of p are left out. So places[p] == cursor[p] leaves out the whole partition.
     """
     partitions = cursor.size
     for row in range(count):
@@ -167,11 +167,11 @@ def drop_met(
 ):  # fmt: skip
     """Of the first `count` pairs keep, in place, those that have not met; returns how many.
 
-    `resident` is the side whose rows are all still in memory, if one is: its departure stamps are
-    not looked at, and `hashes` are those of the other side. Otherwise they are the left's.
+    `resident` is the side whose rows are all still in memory, if there is one: its departure stamps
+    are not read, and `hashes` are those of the other side. Otherwise `hashes` are the left's.
 
-    The three tests are written out here. As functions that are handed arrays they took seven
-    times as long, most of it counting references.
+    The three tests are written out here. As functions with arrays for parameters they took seven
+    times as long, because numba counts references to arrays.
     """
     kept = 0
     for k in range(count):
@@ -242,7 +242,7 @@ def mark(bits, stamps):
 
 @njit(types.void(_BITS, _I64, _MASK), cache=True, nogil=True)
 def mark_new(bits, stamps, fresh):
-    """Mark rows and tell which were unmarked, a row that comes twice only the first time."""
+    """Mark rows, and write to `fresh` which were unmarked; of a row that comes twice, the first."""
     for k in range(stamps.size):
         bit = np.uint8(1 << (stamps[k] & 7))
         fresh[k] = (bits[stamps[k] >> 3] & bit) == 0
@@ -260,7 +260,7 @@ def unmarked(bits, stamps, fresh):
 
 @njit(types.void(_BITS, _U64), cache=True, nogil=True)
 def count_distinct(registers, hashes):
-    """HyperLogLog (Flajolet et al., 2007): the longest run of zeros seen per register."""
+    """HyperLogLog (Flajolet et al., 2007): the most zeros in a row seen per register."""
     bits = np.uint64(0)
     while (np.uint64(1) << bits) < np.uint64(registers.size):
         bits += np.uint64(1)
@@ -268,7 +268,7 @@ def count_distinct(registers, hashes):
     for k in range(hashes.size):
         rest = hashes[k] >> bits
         register = hashes[k] & mask
-        # Only a longer run than the longest so far is worth counting, and that is rare.
+        # Zeros are counted only if they are more than before, which is rare.
         if rest & ((np.uint64(1) << np.uint64(registers[register])) - np.uint64(1)):
             continue
         rank = np.uint8(1)

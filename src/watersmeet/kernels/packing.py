@@ -1,7 +1,7 @@
 """Laying the parts of composite keys end to end, one byte string per row.
 
-`cursor[i]` is where the next part of row `i` goes; every call moves it past what it wrote. Parts
-are copied by address and a word at a time, for the reason given in `hashing`.
+`cursor[i]` is where the next part of row `i` goes; every call moves it past the bytes it wrote.
+Parts are copied by address and a word at a time, for the reason given in `hashing`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Copying and moving stretches of rows: what lists are made of."""
+"""Copying and moving ranges of neighbouring values, such as the elements of lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OUT_I32 = types.Array(types.int32, 1, "C")
 
 @njit(types.void(_BYTES, _I64, _I64, _OUT_BYTES), cache=True, nogil=True)
 def copy_ranges(data, starts, stops, out):
-    """Bytes [starts[k], stops[k]) of every k, end to end."""
+    """Copy bytes [starts[k], stops[k]) of every k to `out`, end to end."""
     position = 0
     for k in range(starts.size):
         for b in range(starts[k], stops[k]):
@@ -28,7 +28,7 @@ def copy_ranges(data, starts, stops, out):
     nogil=True,
 )
 def lay_out_ranges(offsets, starts, stops, out):
-    """Offsets of values starts[k] .. stops[k] - 1 of every k, when they are laid end to end."""
+    """Write the offsets that values starts[k] .. stops[k] - 1 of every k have when end to end."""
     position, total = 0, np.int64(0)
     for k in range(starts.size):
         for row in range(starts[k], stops[k]):
@@ -40,7 +40,8 @@ def lay_out_ranges(offsets, starts, stops, out):
 
 @njit(types.int64(_OUT_BYTES, _I64, _I64), cache=True, nogil=True)
 def move_ranges(data, starts, stops):
-    """Move these bytes to the front, in place; ranges ascend. Returns how many they are."""
+    """Move bytes [starts[k], stops[k]) of every k to the front, in place; `starts` ascend. Returns
+    how many bytes are left."""
     position = np.int64(0)
     for k in range(starts.size):
         if starts[k] == position:
@@ -54,7 +55,7 @@ def move_ranges(data, starts, stops):
 
 @njit(types.int64(_OUT_I64, _I64, _I64), cache=True, nogil=True)
 def move_offsets(offsets, starts, stops):
-    """The same for offsets of values that are moved so; returns how many values are left."""
+    """Move the offsets of values that `move_ranges` moves; returns how many values are left."""
     kept, position = np.int64(0), np.int64(0)
     for k in range(starts.size):
         for row in range(starts[k], stops[k]):

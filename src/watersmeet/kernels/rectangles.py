@@ -1,7 +1,7 @@
-"""Rows by partition through a table of slots, and pairs that a rectangle has covered.
+"""Which partition rows belong to, by a table of slots, and which pairs rectangle joins have met.
 
-A slot is a range of hashes; a table says which partition each belongs to, so that partitions can
-be made even where the hash is not. Everything here that calls each other shares this file.
+A slot is a range of hashes; the array `slots` says which partition each belongs to, so that
+partitions can be made even where keys are skewed. Kernels that call each other share this file.
 """
 
 from __future__ import annotations

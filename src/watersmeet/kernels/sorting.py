@@ -1,4 +1,8 @@
-"""Sorted levels of (code, row): merging two of them, looking for ranges, dropping rows."""
+"""The kernels of `store/sorted_index.py`: merging sorted arrays of codes and the rows they belong
+to, finding the rows of a range of codes, dropping rows.
+
+A level is a sorted stretch of these arrays.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,7 @@ def merge(codes, rows, start, middle, stop, spare_codes, spare_rows):
 def _first_from(codes, low, stop, wanted):
     """The first position from `low` on whose code is not below `wanted`.
 
-    Steps that double, then halves: the next range usually begins close to the last.
+    Doubles its steps, then halves them: the next range usually begins close to the last.
     """
     step = 1
     high = low
@@ -72,9 +76,10 @@ def _first_from(codes, low, stop, wanted):
 def probe(codes, rows, start, stop, first, last, floor, asking, low, resume, found_rows, asked):
     """Pair each range first[i] .. last[i], rising with i, with the level's rows in it.
 
-    Rows numbered below `floor` are left out. `low` is where the range `asking` begins or a position
-    before that, `resume` where to go on inside of it, or -1. Returns how many pairs were written
-    and the three to go on with; `asking` equals first.size when all is done.
+    Rows numbered below `floor` are left out. `asking` is the number of the range to go on with,
+    `low` a position in the level that is not behind its beginning, `resume` the position to go on
+    at, or -1 to begin the range. Returns how many pairs were written, and (asking, low, resume)
+    for the next call; asking equals first.size when all is done.
     """
     limit = found_rows.size
     found = 0
@@ -103,7 +108,8 @@ def probe(codes, rows, start, stop, first, last, floor, asking, low, resume, fou
     nogil=True,
 )
 def renumber(codes, rows, start, stop, to, numbers):
-    """Move a level's rows to `to`, without those whose new number is negative; where it ends."""
+    """Move a level to `to`, giving rows their new numbers and leaving out those whose new number
+    is negative. Returns where the level ends."""
     for position in range(start, stop):
         number = numbers[rows[position]]
         if number >= 0:

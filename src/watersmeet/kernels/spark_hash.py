@@ -1,7 +1,7 @@
-"""Spark's `xxhash64`, bit for bit, and which instance of a join a row goes to by it.
+"""Spark's `xxhash64`, bit for bit, and the instance of a join that a row belongs to by that hash.
 
-A row's hash starts as Spark's seed and takes in one value after another; a null leaves it as it
-is. Spark hashes 32-bit values and shorter ones as four bytes and 64-bit values as eight, texts and
+A row's hash starts as Spark's seed and takes in one column's value after another; a null leaves it
+as it is. Spark hashes values of up to 32 bits as four bytes, 64-bit values as eight, texts and
 binaries as their bytes, and a decimal of more than 18 digits as the big-endian bytes of its
 unscaled value, as few as hold its sign. `present` says which values are not null; it is empty when
 none is.
@@ -141,7 +141,7 @@ def take_decimals(hashes, data, width, present):
             start = row * width
             last = start + width - 1
             sign = data[last] >> 7
-            # A leading byte can go when it only repeats the sign that the next one begins with.
+            # A leading byte is left out if it only repeats the first bit of the next one.
             while last > start and data[last] == 255 * sign and data[last - 1] >> 7 == sign:
                 last -= 1
             length = last - start + 1
@@ -155,7 +155,8 @@ def instance_of(hashes, instances):
     """Spark's `pmod(hash, instances)`, in which a hash is a signed number."""
     assigned = np.empty(hashes.size, np.int32)
     if instances & (instances - 1) == 0:
-        # The usual count is a power of two, and a division takes longer than the hash.
+        # Usually the number is a power of two, and then a mask saves the division, which takes
+        # longer than the hash.
         mask = np.uint64(instances - 1)
         for row in range(hashes.size):
             assigned[row] = np.int32(hashes[row] & mask)

@@ -1,8 +1,8 @@
 """Words of memory, and the constants that XXH64 mixes them with.
 
-Kernels that call each other share a file, because numba's cache on disk does not notice a change
-elsewhere. What is here is inlined into kernels of other files: after a change, compile them anew
-(`touch` the files that import it).
+The functions here are inlined into kernels of other files, and numba's cache on disk does not
+notice when they change. After a change, `touch` the files that import this one, so that their
+kernels are compiled anew.
 """
 
 from __future__ import annotations

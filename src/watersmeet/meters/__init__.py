@@ -1,1 +1,1 @@
-"""Running facts about the inputs, for policies to decide by."""
+"""Counts and rates of arriving rows, kept up to date, by which policies decide."""

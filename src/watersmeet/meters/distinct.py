@@ -1,4 +1,4 @@
-"""About how many different keys have come: the |A_join| of the papers."""
+"""About how many distinct keys have arrived: the |A_join| of the papers."""
 
 from __future__ import annotations
 

@@ -16,15 +16,16 @@ _MOST_FLUSHES = 64
 class ExpectedResults:
     """Er of every task, kept up as rows arrive and leave.
 
-    Counted in candidate pairs: a row is expected to equal 1/s of the rows of its partition on
-    the other side, s being the distinct keys of a partition, and `s` is applied when Er is read
-    because the count of distinct keys keeps growing.
+    The numbers kept here are pairs of rows of one partition. A row is expected to match 1/s of the
+    other side's rows in its partition, where s is the number of distinct keys of a partition;
+    whoever reads Er divides by s, because the count of distinct keys keeps growing.
 
-    For R_mem1[j] x R_disk2[j] a row adds, when it arrives, all that lies on the other disk (case
-    1) and takes the same away when it leaves before an md-task has used it (case 2). The paper
-    takes away what lies there at that time; the rows flushed in between met it in memory and
-    were never added, so that would make Er negative. A flush on the other side changes nothing
-    (case 3). What a leaving row takes from the md-task, the dd-task gains (|S_bfr|).
+    For R_mem1[j] x R_disk2[j], a row that arrives adds the number of the other side's rows that
+    are on disk (case 1), and a row that leaves memory before an md-task has used it subtracts the
+    number that it added (case 2). The paper subtracts the rows that are on disk when it leaves.
+    But those that were flushed during its stay have met it in memory and were never added, so Er
+    would become negative. A flush on the other side changes nothing (case 3). What a leaving row
+    subtracts from the md-task is added to the dd-task (|S_bfr|).
     """
 
     def __init__(self, partitions: int) -> None:
@@ -32,17 +33,19 @@ class ExpectedResults:
         self.md = np.zeros((2, partitions))
         self.dd = np.zeros(partitions)
         self.last_md = np.zeros((2, partitions), np.int64)
-        # T_flush, and n_flush summed up, per side and partition.
+        # For each side and partition: the stamps of its flushes (T_flush), and the rows that had
+        # been flushed by then (n_flush, summed up).
         self._flush_stamps: list[list[list[int]]] = [[[] for _ in range(partitions)] for _ in Side]
         self._flushed_rows: list[list[list[int]]] = [[[0] for _ in range(partitions)] for _ in Side]
 
     def arrived(self, side: Side, counts: NDArray[np.int64]) -> None:
-        """Case 1."""
+        """Rows have arrived, `counts` of them in each partition (case 1)."""
         self.md[side] += counts * self.on_disk[side.other]
 
     def flushed(self, side: Side, partition: int, ats: NDArray[np.int64], stamp: int) -> None:
-        """Case 2, and the dd-task's gain; `ats` are the leaving rows' arrival stamps."""
-        unused = ats[ats > self.last_md[side, partition]]  # Lemma 2: the others owe nothing
+        """Rows with the arrival stamps `ats` have left memory (case 2)."""
+        # Lemma 2: rows that came before the last md-task began have met all that was on disk.
+        unused = ats[ats > self.last_md[side, partition]]
         before = np.searchsorted(self._flush_stamps[side.other][partition], unused)
         owed = float(np.asarray(self._flushed_rows[side.other][partition])[before].sum())
         self.md[side, partition] = max(self.md[side, partition] - owed, 0.0)
@@ -53,7 +56,7 @@ class ExpectedResults:
         rows.append(rows[-1] + ats.size)
 
     def md_done(self, side: Side, partition: int, *, began: int, reported: float) -> None:
-        """An md-task that began at stamp `began`, when `reported` was owed, has ended."""
+        """An md-task has ended; it began at stamp `began`, when its Er was `reported`."""
         self.md[side, partition] = max(self.md[side, partition] - reported, 0.0)
         self.last_md[side, partition] = began
 
@@ -61,12 +64,12 @@ class ExpectedResults:
         self.dd[partition] = max(self.dd[partition] - reported, 0.0)
 
     def forget(self, oldest: NDArray[np.int64]) -> None:
-        """Forget when rows were flushed, as far as nobody will ask; `oldest` is the stamp of the
-        oldest row in memory by [side, partition].
+        """Drop the stamps of flushes that are not needed any more; `oldest` is the arrival stamp
+        of the oldest row in memory by [side, partition].
 
-        What a row owes when it leaves is what lay on the other disk when it came, so flushes
-        before the oldest row are one number. Of the rest every other one goes when there are many:
-        it is an estimate that policies are given.
+        When a row leaves, `flushed` asks how many rows of the other side had been flushed before
+        it came. Flushes before the oldest row in memory are therefore needed only as one sum. If
+        there are still too many, every other one of the older half is dropped: Er is an estimate.
         """
         for side in Side:
             for p, stamps in enumerate(self._flush_stamps[side]):
@@ -76,7 +79,7 @@ class ExpectedResults:
                 old = bisect_left(stamps, oldest[side.other, p])
                 del stamps[:old], rows[:old]
                 while len(stamps) > _MOST_FLUSHES:
-                    # Of the older half: the last sum is what the next one is added to.
+                    # Not of the newer half: the next flush is added to the last sum.
                     del stamps[: _MOST_FLUSHES // 2 : 2], rows[1 : _MOST_FLUSHES // 2 + 1 : 2]
 
     def save(self) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from watersmeet.model import Side
 class ArrivalRates:
     """p_i[j] = P(R_i) * P(j | R_i), Equation 6.
 
-    P(j | R_i) comes from all rows ever received, since their distribution settles. P(R_i) comes
-    from recent arrivals only, since networks change: nrcnt_i decays by `decay` (the paper's
+    P(j | R_i) comes from all rows ever received, since their distribution becomes stable. P(R_i)
+    comes from recent arrivals only, since networks change: nrcnt_i decays by `decay` (the paper's
     lambda) each time unit. A side that has ended has probability 0.
     """
 
@@ -43,7 +43,7 @@ class ArrivalRates:
         self._counting[side] += counts.sum()
 
     def sides(self) -> NDArray[np.float64]:
-        """P(R_i)."""
+        """The probability that the next row is of side i: P(R_i)."""
         recent = self._counting if self._recent is None else self._recent
         live = np.where(self.ended, 0.0, recent)
         if not live.any():  # nothing recent: fall back on all that ever came
@@ -65,7 +65,7 @@ class ArrivalRates:
         }
 
     def load(self, saved: dict[str, Any]) -> None:
-        """Go on from saved counts; the open time unit begins anew, as clocks do not travel."""
+        """Go on from saved counts. A new time unit begins: the clock may be another machine's."""
         self.totals[:] = saved["totals"]
         self.ended = list(saved["ended"])
         self._recent = None if saved["recent"] is None else np.array(saved["recent"])

@@ -1,1 +1,1 @@
-"""Who goes first: pure functions of small arrays that decide and do nothing else."""
+"""What is flushed, joined or read first: pure functions of small arrays, which only decide."""

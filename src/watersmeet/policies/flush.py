@@ -31,7 +31,7 @@ class Held:
 class Victim(NamedTuple):
     """Rows of one partition that should leave, of one side or of both together.
 
-    A divisible victim may leave in part, its oldest rows first.
+    Of a divisible victim the operator may flush only the oldest rows; of others, all or none.
     """
 
     sides: tuple[Side, ...]
@@ -54,7 +54,7 @@ def _single(held: Held, order: NDArray[np.intp], what: str) -> list[Victim]:
 
 
 def largest(held: Held) -> list[Victim]:
-    """The partition of either side that frees most (XJoin)."""
+    """First the partition, of either side, with most rows (XJoin)."""
     return _single(held, np.argsort(-held.rows, axis=None, kind="stable"), "largest partition")
 
 
@@ -78,15 +78,16 @@ def smallest_pair(held: Held) -> list[Victim]:
 
 
 def everything(held: Held) -> list[Victim]:
-    """All of both sides (PMJ, and HMJ's flush all); its algorithms give up all of memory."""
+    """All partitions of both sides (PMJ, HMJ's flush all), for algorithms with flush_share=1."""
     return _pairs(held, np.arange(held.rows.shape[1]), "all of memory")
 
 
 def adaptive(held: Held) -> list[Victim]:
     """The pair whose sizes are close and whose sum is large (HMJ's own policy).
 
-    Among pairs of at least mean size, the most balanced goes first, so that what stays keeps
-    both sides about equal; smaller pairs follow, since they free little and leave short runs.
+    Among pairs of at least mean size, the most balanced goes first, so that the rows that stay in
+    memory are about as many on both sides. Smaller pairs follow: they free little memory, and
+    their runs are short.
     """
     left, right = held.rows
     both = left + right
@@ -97,12 +98,13 @@ def adaptive(held: Held) -> list[Victim]:
 def optimal(held: Held) -> list[Victim]:
     """The rows least likely to meet the next arrival (RPJ 4.1, Figure 4).
 
-    The smallest p_1[j] evicts partition j of R2: a row is worth what may still arrive on the
-    other side. Figure 4 loops until nflush rows have left; that loop is the operator's.
+    The smallest p_1[j] evicts partition j of R2, because only rows of R1 can still match its rows.
+    Figure 4 loops until nflush rows have left; the operator has that loop.
 
     The p are estimates. Those that agree in two digits count as equal, and of these the partition
-    with most rows goes first: with evenly spread keys, following the noise instead flushed what
-    little had come since the last flush, in three times as many runs.
+    with most rows goes first. With evenly spread keys such differences are chance: a join that
+    followed them flushed the few rows that had come since the last flush, and wrote three times
+    as many runs.
     """
     partitions = held.arriving.shape[1]
     opposite_rows = held.rows[::-1].ravel()

@@ -38,11 +38,13 @@ class Growth:
 class Invocation:
     """The numbers of a join invocation condition.
 
-    gamma: how much a partition grows between two joins. stops: no join when the input will grow
-    by less than that before its end, where all is joined anyway. not_before: no join until this
-    share of the input has arrived (PR-Join 5.1). These two need to know how much that is.
-    together: what grows is the mean partition, so that no partition is joined because many of its
-    rows have come: estimates from it would be too high, by about one in as many rows as it had.
+    gamma: a partition is joined again when it has grown by the factor 1 + gamma. stops: no join
+    any more when less than that factor is still to come, since everything is joined at the end.
+    not_before: no join until this fraction of the input has arrived (PR-Join 5.1). These two are
+    ignored if `Growth.expected` is not known.
+    together: the growth of the mean partition decides for all. Otherwise a partition is joined
+    just because many of its rows have come, and an estimate from its n rows is too high by
+    about one part in n.
     """
 
     gamma: float = 1.0
@@ -52,15 +54,16 @@ class Invocation:
 
 
 InvokeRule = Callable[[Growth, Invocation], Counts]
-"""The partitions to join now."""
+"""Returns the numbers of the partitions to join now."""
 
 
 def expanding(growth: Growth, invocation: Invocation) -> Counts:
     """Eq. 11: a partition is due when it has grown by 1 + gamma since it was last joined.
 
     The first joins are staggered, at (1 + gamma)^(1 + i/n): partitions grow alike, and all would
-    be due at once otherwise. The stop constraint compares all rows with all that are expected,
-    which is the paper's comparison for a partition if they are even.
+    be due at once otherwise. The paper's stop constraint compares a partition's rows with those
+    expected of it; here the rows of all partitions are compared, which is the same if they are
+    even.
     """
     arrived = int(growth.rows.sum())
     if growth.expected is not None:
@@ -73,13 +76,13 @@ def expanding(growth: Growth, invocation: Invocation) -> Counts:
 
 
 def thresholds(joins: Counts, gamma: float) -> NDArray[np.float64]:
-    """By how much each partition must have grown for its next join (eq. 11)."""
+    """The factor by which each partition must have grown for its next join (eq. 11)."""
     first = (1 + gamma) ** (1 + np.arange(joins.size) / joins.size)
     return np.where(joins == 0, first, 1 + gamma)
 
 
 def most_new(growth: Growth) -> int | None:
-    """The stall rule (PR-Join 5.3): join the partition with the most rows that it has not met."""
+    """The stall rule (PR-Join 5.3): the partition with most rows that came since its last join."""
     new = growth.rows - growth.old
     chosen = int(np.argmax(new))
     return chosen if new[chosen] > 0 else None
@@ -92,8 +95,8 @@ def most_new(growth: Growth) -> int | None:
 class Resident:
     """What memory holds by [side, partition].
 
-    row_bytes: what a row of each side takes; kept: rows that were there when memory first
-    overflowed; turn: how often memory was full before.
+    row_bytes: mean bytes of a row of each side; kept: by partition, right rows that were there
+    when memory first overflowed and are still there; turn: how often memory was full before.
     """
 
     rows: Counts
@@ -103,16 +106,16 @@ class Resident:
 
 
 SpillRule = Callable[[Resident], Counts]
-"""How many rows of each side and partition leave."""
+"""Returns how many rows to spill, by [side, partition]."""
 
 
 def larger_halves(resident: Resident) -> Counts:
-    """Every partition goes down to S, half its 2S of memory, and the larger side pays first.
+    """Spill each partition to half the mean partition's bytes (S), from its larger side first.
 
     PR-Join 5.1 spills S from the larger of A_i and B_i as soon as the partition's own 2S are full.
-    Here all partitions spill when their sum is: rows of all are in one table, whose gaps are
-    then closed once. A partition that is at its 2S spills S, one that has outgrown it spills
-    more, one below S nothing, and at least half of memory comes free.
+    Here all partitions spill when memory as a whole is full, because the rows of all are in one
+    table, whose gaps are then closed once. A partition of 2S spills S, a larger one more, one
+    below S nothing; at least half of memory becomes free.
     """
     sizes = resident.rows * np.array(resident.row_bytes)[:, None]
     each = sizes.sum(axis=0)
@@ -127,15 +130,16 @@ def larger_halves(resident: Resident) -> Counts:
 
 
 def everything(resident: Resident) -> Counts:
-    """Block Ripple begins a new block, SMS a new pair of runs."""
+    """Spill all rows: Block Ripple then begins a new block, SMS a new pair of runs."""
     return resident.rows.copy()
 
 
 def in_turn(resident: Resident) -> Counts:
-    """Two-way DBO: all of one side, then all of the other (PR-Join 3.2.4).
+    """Two-way DBO: spill all of one side, the next time all of the other (PR-Join 3.2.4).
 
-    The paper also reads the sides in turn, half a memory of each. Who feeds the join so gets
-    A_i x B_i and B_i x A_i+1, twice SMS's pairs; with sides that arrive together it is less.
+    The paper also reads the sides in turn, half a memory of each. Fed like that, the join finds
+    the pairs of A_i x B_i and of B_i x A_i+1, twice those of SMS; fewer if both sides arrive at
+    once.
     """
     taken = np.zeros_like(resident.rows)
     side = Side(resident.turn % 2)
@@ -146,7 +150,8 @@ def in_turn(resident: Resident) -> Counts:
 
 
 def all_but_kept(resident: Resident) -> Counts:
-    """Hash Ripple keeps the right rows that were there when memory overflowed (3.2.2)."""
+    """Hash Ripple: spill all but the right rows that were there when memory first overflowed
+    (PR-Join 3.2.2), and those too if there are no others."""
     taken = resident.rows.copy()
     taken[Side.RIGHT] -= resident.kept
     return taken if taken.any() else resident.rows.copy()
@@ -158,9 +163,10 @@ def all_but_kept(resident: Resident) -> Counts:
 def even_slots(rows: Counts, partitions: int) -> NDArray[np.uint16]:
     """The partition of every slot, so that partitions are even (skew remapping, PR-Join 5.1).
 
-    The heaviest slots are given out first, each to the partition that has least so far, so a slot
-    as heavy as a partition gets one of its own. All weigh a mean slot more than their rows, since
-    what a few rows say of a light slot is mostly chance.
+    The slots with most rows are given out first, each to the partition that has least so far, so
+    a slot with as many rows as a partition should have gets a partition of its own. The mean
+    number of rows is added to the weight of every slot, since whether a light slot has few rows
+    or none is mostly chance.
     """
     weights = rows + max(rows.sum(), 1) / rows.size
     slots = np.empty(rows.size, np.uint16)
@@ -174,5 +180,5 @@ def even_slots(rows: Counts, partitions: int) -> NDArray[np.uint16]:
 
 
 def ranged_slots(slots: int, partitions: int) -> NDArray[np.uint16]:
-    """The partition of every slot while nothing is known: equal ranges of the hash."""
+    """The partition of every slot before any rows have been counted: equal ranges of the hash."""
     return (np.arange(slots) * partitions // slots).astype(np.uint16)

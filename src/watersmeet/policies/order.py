@@ -1,4 +1,4 @@
-"""In which order are parts of a table read that could be read in any?"""
+"""In which order are the files or row groups of a table read, if any order will do?"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 
 
 def random_order(parts: int, *, seed: int) -> list[int]:
-    """The same for the same seed.
+    """The numbers below `parts`, shuffled: the same for the same seed.
 
     >>> random_order(4, seed=1)
     [3, 0, 2, 1]

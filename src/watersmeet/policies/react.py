@@ -1,7 +1,7 @@
 """What to join from disk while the inputs are silent.
 
-A policy sees what every possible task is expected to yield (Er, in results) and to cost (Et, in
-seconds), and names one task, or none when nothing is worth doing.
+A policy sees how many results every possible task is expected to report (Er) and how many seconds
+it is expected to take (Et), and names one task, or None if no task has anything to report.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class TaskKind(StrEnum):
 
 
 class Task(NamedTuple):
-    """`side` is the side whose memory partition an md-task uses; a dd-task uses neither."""
+    """`side` is the side whose rows in memory an md-task uses; it means nothing for a dd-task."""
 
     kind: TaskKind
     partition: int
@@ -36,7 +36,8 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Owed:
-    """Er and Et of every task: md by [memory side, partition], dd by [partition]."""
+    """Er and Et of every task: md by [memory side, partition], dd by [partition]. `resident` are
+    the rows in memory by [side, partition]."""
 
     md_results: Numbers
     md_seconds: Numbers
@@ -55,7 +56,7 @@ ReactPolicy = Callable[[Owed], Task | None]
 
 
 def _rates(results: Numbers, seconds: Numbers) -> Numbers:
-    """Er/Et, the expected output rate (RPJ 5.3); nothing expected is no rate at all."""
+    """Er/Et, the expected output rate (RPJ 5.3); 0 for a task that has nothing to report."""
     return np.where(results > 0, results / np.maximum(seconds, 1e-12), 0.0)
 
 
@@ -90,6 +91,6 @@ def largest_resident(owed: Owed) -> Task | None:
 
 
 def every_partition(owed: Owed) -> Task | None:
-    """dd-tasks over all partitions in turn (HMJ)."""
+    """The dd-task of the first partition that has something to report (HMJ goes through all)."""
     waiting = np.flatnonzero(owed.dd_results > 0)
     return Task(TaskKind.DD, int(waiting[0])) if waiting.size else None

@@ -1,1 +1,1 @@
-"""Networks, keys and disks that exist only as arithmetic, around the real operators."""
+"""The real operators with computed networks, keys and disks, in virtual time."""

@@ -1,8 +1,8 @@
-"""What work costs in virtual seconds: the disk and the processor of 2005.
+"""How many virtual seconds work takes on the disk and the processor of 2005.
 
-The operators spill real rows to a real disk; what they report of it is priced here with the
-RPJ paper's page of 1024 bytes and row of 10 bytes, so pages are counted from rows and not from
-the bytes that this implementation happens to write.
+The operators spill real rows to a real disk and report each block. Its time is computed here with
+the RPJ paper's page of 1024 bytes and row of 10 bytes: from its number of rows, and not from the
+bytes that this implementation happens to write.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Disk:
     page_rows: int = 102
 
     def pages(self, io: Io) -> float:
-        """Pages of a block: a run has at least one, and blocks share the page where they meet.
+        """Pages of a block, which need not be whole; but the first block of a run has at least one.
 
-        So the price of a run does not depend on the size of the blocks it is stored in.
+        So the time for a run does not depend on the size of the blocks it is stored in.
         """
         pages = io.rows / self.page_rows
         return max(pages, 1.0) if io.first and io.rows else pages
@@ -50,10 +50,10 @@ class Disk:
 class Processor:
     """Seconds for work in memory, on a 2.4 GHz processor.
 
-    An arrival is received, hashed, probed and inserted: 10 microseconds are 24,000 cycles,
-    a network stack's share included. A candidate is one comparison of two rows and their
-    stamps; a result is a row built and handed on; a spilled row's share of sorting, binary
-    search or merging is a dozen comparisons.
+    An arrival is received, hashed, probed and inserted: 10 microseconds are 24,000 cycles, with
+    the work of the network stack. A candidate is one comparison of two rows and their stamps; a
+    result is a row built and handed on; sorting, binary search and merging take about a dozen
+    comparisons for each spilled row.
     """
 
     arrival: float = 10e-6

@@ -1,4 +1,4 @@
-"""What time it is where nobody waits."""
+"""The clock of the simulator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from watersmeet.errors import InvalidArgument
 
 
 class VirtualClock:
-    """Seconds that pass only when somebody says so, and never backwards.
+    """A clock that moves only when `advance` or `wait_until` is called, and never backwards.
 
     >>> clock = VirtualClock()
     >>> clock.advance(0.5)

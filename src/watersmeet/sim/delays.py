@@ -1,7 +1,7 @@
-"""How long a network lets one wait for the next row.
+"""How much time a network leaves between two rows.
 
-A delay is a value without state or clock: randomness comes from the generator it is handed,
-so a run is repeated by repeating its seed. `times` turns waiting times into arrival times.
+A delay is a value without state or clock: randomness comes from the generator it is handed, so
+the same seed gives the same delays. `times` turns waiting times into arrival times.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Fixed:
 
 @dataclass(frozen=True)
 class Exponential:
-    """Rows that know nothing of each other: a Poisson stream."""
+    """Rows that arrive independently of each other: a Poisson stream."""
 
     mean: float
 
@@ -98,7 +98,7 @@ class ZipfDelay:
 
 @dataclass(frozen=True)
 class Fragments:
-    """Rows sent in fragments of `rows`, evenly inside one, with a `gap` before the next."""
+    """Fragments of `rows` rows, `interval` seconds apart, with `gap` seconds between fragments."""
 
     rows: int
     interval: float
@@ -117,7 +117,7 @@ class Fragments:
 class Bursts:
     """Bursts of about `rows` rows with quiet times of about `quiet` seconds between them.
 
-    Burst lengths are geometric and quiet times exponential, so no burst foretells the next.
+    Burst lengths are geometric and quiet times exponential, so each is independent of the last.
     """
 
     rows: float

@@ -1,7 +1,8 @@
-"""Feeds an operator a schedule in virtual time, and keeps the account of what it cost.
+"""Feeds an operator a schedule in virtual time, and records when results come out.
 
 A row that is due while the operator is busy waits in a queue, as it does in a network buffer.
-When the queue has been empty for `patience` seconds, the operator gets the stall.
+When the queue has been empty for `patience` seconds, the driver lets the operator work in `idle`
+until the next row is due.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from watersmeet.sim.trace import Trace
 class Driver:
     """Runs one operator over one schedule, once.
 
-    Consecutive arrivals without a stall between them are pushed together, `batch_rows` at
-    most: results keep their order and their number, and are dated to within one batch.
+    Consecutive arrivals without a stall between them are pushed together, at most `batch_rows` at
+    a time. Results are the same and in the same order; their times are exact to one batch.
     """
 
     def __init__(
@@ -78,13 +79,14 @@ class Driver:
         return lambda: clock.now >= time
 
     def _batch_end(self, start: int) -> int:
-        """Rows already due, and those that follow without a stall."""
+        """The end of the rows to push now: those that are due, and those that follow without a
+        stall."""
         arrive = self._schedule.arrive
-        reach = int(np.searchsorted(arrive, self._clock.now, side="right"))
-        if reach < len(arrive) and arrive[reach] - self._clock.now <= self._patience:
-            stall = np.searchsorted(self._stalls, reach, side="right")
-            reach = int(self._stalls[stall]) if stall < len(self._stalls) else len(arrive)
-        return min(reach, start + self._batch_rows, len(arrive))
+        end = int(np.searchsorted(arrive, self._clock.now, side="right"))
+        if end < len(arrive) and arrive[end] - self._clock.now <= self._patience:
+            stall = np.searchsorted(self._stalls, end, side="right")
+            end = int(self._stalls[stall]) if stall < len(self._stalls) else len(arrive)
+        return min(end, start + self._batch_rows, len(arrive))
 
     def _push(self, start: int, stop: int) -> None:
         clock, arrive = self._clock, self._schedule.arrive[start:stop]
@@ -104,7 +106,8 @@ class Driver:
                 self._drain(self._operator.end(side))
 
     def _drain(self, found: Iterator[Matches]) -> None:
-        """Work that no arrival hides: all of it passes on the clock, chunk by chunk."""
+        """Take results of work during which no rows are awaited; after each chunk the clock moves
+        on by all the time that it took."""
         for matches in found:
             results = len(matches)
             self._clock.advance(self._processing(arrivals=0, results=results))
@@ -124,9 +127,10 @@ class Driver:
 
 
 def _finish_of_queue(arrive: Seconds, *, free_at: float, work: float) -> float:
-    """When a server that is free at `free_at` has done equal shares of `work` for each arrival.
+    """When a server that is free at `free_at` has served all arrivals, which take `work` seconds
+    together, and each as long as any other.
 
-    Lindley's recursion: the last row is done when the last busy period's rows are.
+    Lindley's recursion: the server is busy without a pause from some arrival to the end.
 
     >>> _finish_of_queue(np.array([0.0, 1.0, 2.0]), free_at=0.0, work=0.3)
     2.1

@@ -67,8 +67,8 @@ class NormalKeys:
 class Shifting:
     """One distribution that gives way to another while the relation is being sent.
 
-    Rows before the share `start` follow `before`, rows after the share `stop` follow `after`,
-    and between them the odds of `after` grow evenly.
+    `start` and `stop` are fractions of the rows: those up to `start` follow `before`, those from
+    `stop` on follow `after`, and between them the probability of `after` grows evenly.
     """
 
     before: Keys
@@ -85,7 +85,7 @@ class Shifting:
 
 @dataclass(frozen=True)
 class PartlySorted:
-    """Ascending keys of which the share `displaced` have changed places at random."""
+    """Ascending keys, of which a fraction `displaced` have changed places at random."""
 
     keys: Keys
     displaced: float

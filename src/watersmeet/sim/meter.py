@@ -12,8 +12,8 @@ from watersmeet.store.spill import Io, IoKind
 class Meter:
     """Turns what an operator does into time on the clock.
 
-    `work` is the sum of everything charged. Disk time passes at once; processor time is
-    returned, since the driver knows how much of it hides behind the wait for rows.
+    `work` is the sum of all times charged. Time on the disk moves the clock at once. Time on the
+    processor is returned, since part of it may pass while the driver waits for rows anyway.
     """
 
     def __init__(self, clock: VirtualClock, *, disk: Disk, processor: Processor) -> None:

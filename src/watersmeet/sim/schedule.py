@@ -1,4 +1,4 @@
-"""Which row of which side arrives when: one whole run's input, decided before it starts."""
+"""Which row of which side arrives when: all input of a simulation, decided before it starts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from watersmeet.sim.delays import Delay, Seconds, times
 from watersmeet.sim.keys import Keys
 
 SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False)])
-"""Simulated rows carry their key and nothing else; the cost model says how wide they count."""
+"""Simulated rows consist of their key alone; `charges.Disk.page_rows` says how wide they count."""
 
 
 @dataclass(frozen=True, eq=False)
 class Schedule:
-    """Row i arrives at `arrive[i]` on side `sides[i]` with key `keys[i]`; times never fall."""
+    """Row i arrives at `arrive[i]` on side `sides[i]` with key `keys[i]`; times do not decrease."""
 
     arrive: Seconds
     sides: NDArray[np.uint8]
@@ -79,7 +79,7 @@ class Schedule:
         rows: tuple[int, int],
         rng: np.random.Generator,
     ) -> Schedule:
-        """Two networks that know nothing of each other, and a relation over each."""
+        """Two relations, each over a network of its own."""
         arrive = [times(delay, count, rng=rng) for delay, count in zip(delays, rows, strict=True)]
         order = np.argsort(np.concatenate(arrive), kind="stable")
         sides = (order >= rows[0]).astype(np.uint8)

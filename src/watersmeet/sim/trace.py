@@ -1,4 +1,4 @@
-"""What a simulated run delivered, and when."""
+"""How many results a simulated join had delivered at what time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from watersmeet.sim.delays import Seconds
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """Running totals: at `time[i]`, `results[i]` rows had come out for `work[i]` seconds of work.
+    """Running totals: at `time[i]`, `results[i]` rows had come out after `work[i]` seconds of work.
 
-    Times and totals never fall. `work` is processor and disk together, without waiting.
+    None of them decreases. `work` is time of processor and disk together, without waiting.
     """
 
     time: Seconds

@@ -42,7 +42,7 @@ Key = Callable[[int], int | None]
 
 
 def check_operator(maker: Maker) -> None:
-    """Every check there is, for every join type."""
+    """All forced cases and random schedules, for every join type."""
     for how in JoinType:
         for case in forced_cases(how).values():
             play(maker, case)
@@ -52,9 +52,10 @@ def check_operator(maker: Maker) -> None:
 def check_schedules(
     makers: st.SearchStrategy[Maker], how: JoinType, *, search: settings | None = None
 ) -> None:
-    """Random schedules in random circumstances: nothing lost, nothing twice, nothing left behind.
+    """Under random schedules in random circumstances no result is lost or comes twice, and no file
+    is left behind.
 
-    How far to search is Hypothesis's current profile unless `search` says otherwise.
+    Hypothesis's current profile says how many are tried, unless `search` does.
     """
 
     @(search or settings())
@@ -79,7 +80,7 @@ def check_predicates(
 
 
 def forced_cases(how: JoinType) -> dict[str, Case]:
-    """Circumstances that chance seldom brings about, each forced once."""
+    """Circumstances that random schedules seldom bring about, one case for each."""
     plain = tuple(_rounds(lambda n: n % 4))
     one_key = tuple(_rounds(lambda n: 7))
     left_pushes = [step for step in plain if _is_push(step, Side.LEFT)]
@@ -109,8 +110,8 @@ def forced_cases(how: JoinType) -> dict[str, Case]:
         "save after every step, one key": Case(
             _ended(step for each in one_key for step in (each, Save())), how, memory=0
         ),
-        # Each side twice in a row, so that a save begins right where the last one stopped, and
-        # memory for so many rows that some of what was saved has left and most has not.
+        # Each side twice in a row, so that a segment begins with the row after the last segment's.
+        # Memory holds so many rows that a few of those that were saved have left it, but not most.
         "saves that add up": Case(
             _ended(
                 step
@@ -171,7 +172,7 @@ def forced_cases(how: JoinType) -> dict[str, Case]:
 
 
 def _rounds(key_of: Key) -> Iterator[Step]:
-    """Both sides in turns, with a short stall after each turn."""
+    """Pushes to both sides in turns, with a short stall after each turn."""
     for turn in range(_ROUNDS):
         keys = tuple(key_of(turn * _ROWS + n) for n in range(_ROWS))
         yield from (Push(Side.LEFT, keys), Push(Side.RIGHT, keys[turn % 3 :]), Stall(3 + 5 * turn))
@@ -186,7 +187,7 @@ def _ended(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def check_flush_policy(policy: FlushPolicy) -> None:
-    """Its victims are all of memory, each row once, so that a flush can always find room.
+    """Its victims name all rows in memory, each once, so that a flush can always free enough.
 
     >>> from watersmeet.policies import flush
     >>> check_flush_policy(flush.largest)
@@ -214,7 +215,7 @@ def check_flush_policy(policy: FlushPolicy) -> None:
 
 
 def check_react_policy(policy: ReactPolicy) -> None:
-    """The task it names has something to report; when nothing has, it names none."""
+    """The task it names has something to report; if no task has, it returns None."""
 
     @settings(max_examples=200)
     @given(owed=owed_work())

@@ -1,4 +1,4 @@
-"""The published joins, as the contract's checks want them made."""
+"""Makes the published joins for the contract's checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IN_MEMORY = 64 * 2**20
 
 @dataclass(frozen=True)
 class PublishedJoin:
-    """One algorithm by name. `block_bytes` makes blocks smaller than the operator would.
+    """Makes one algorithm by name. `block_bytes` makes blocks smaller than the operator would.
 
     >>> from watersmeet.model import Side
     >>> from watersmeet.testing.schedule import Case, End, Push, play
@@ -39,7 +39,7 @@ class PublishedJoin:
 
     @property
     def _tuning(self) -> Tuning:
-        # A join that keeps everything cannot be told to keep eight rows.
+        # A join that never spills cannot work with `memory_rows`.
         return replace(self.tuning, memory_rows=None) if self.least_memory else self.tuning
 
     def make(self, schema: JoinSchema, resources: Resources) -> JoinOperator:

@@ -1,4 +1,4 @@
-"""What a join must return: the slow, obvious answer, and DuckDB's."""
+"""What a join must return: computed by plain loops, and by DuckDB."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def pairs_by_loop(
     *,
     suffixes: tuple[str, str] = SUFFIXES,
 ) -> Pairs:
-    """Every left row against every right row with its key, one by one.
+    """The result computed row by row: each left row with every right row of its key.
 
     >>> left = pa.table({"k": [1, 1, None], "a": [0, 1, 2]})
     >>> right = pa.table({"k": [1, 3, None], "b": [0, 1, 2]})
@@ -157,7 +157,8 @@ def expected_rows(schema: JoinSchema, inputs: tuple[pa.Table, pa.Table], pairs: 
 
 
 def _output_value(value: Any, kind: pa.DataType) -> Any:
-    """A shared key, which a full join of two types puts out in the type it was compared in."""
+    """A shared key in the type of the output: in a full join that is the type both sides' keys are
+    compared in."""
     if value is not None and pt.is_floating(kind):
         return float(value)
     if pt.is_timestamp(kind) and type(value) is datetime.date:
@@ -180,7 +181,7 @@ def counted(batches: Iterable[pa.RecordBatch]) -> Rows:
 
 
 def assert_same(got: Rows, expected: Rows) -> None:
-    """Fail with what is missing and what is too much, a few of each."""
+    """Fail with a few of the rows that are missing and of those that are too many."""
     missing, extra = expected - got, got - expected
     assert got == expected, (
         f"{missing.total()} rows missing: {_few(missing)}; {extra.total()} too many: {_few(extra)}"
@@ -193,7 +194,7 @@ def _few(rows: Rows) -> str:
 
 
 def comparable(value: Any) -> Any:
-    """A value that hashes, and equals another exactly when the two are the same value."""
+    """A hashable stand-in: two stand-ins are equal exactly if their values are the same."""
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, dict):
@@ -272,7 +273,7 @@ def _joined(
 def _completed(
     schema: JoinSchema, inputs: tuple[pa.Table, pa.Table], matched: list[tuple[int, int]]
 ) -> Pairs:
-    """What the join type makes of these matches."""
+    """The result rows of the join type, from the matches of an inner join."""
     how = schema.how
     partnered = [{pair[side] for pair in matched} for side in Side]
     alone = [

@@ -1,4 +1,4 @@
-"""A run of a join as a list of steps, and a player that checks the operator at every one."""
+"""What happens to a join as a list of steps, and a player that checks the operator at each."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Push:
 
 @dataclass(frozen=True)
 class Stall:
-    """The inputs are silent until `pause` has been asked so many times."""
+    """The inputs are silent until the operator has asked `pause` this many times."""
 
     polls: int
 
@@ -57,9 +57,9 @@ class Resize:
 
 @dataclass(frozen=True)
 class Save:
-    """Save, go on with a join restored from it. What the saved join does later has no effect.
+    """Save the join, and go on with one that is restored from it.
 
-    Without `restores` the saved join goes on, and a later save adds to this one.
+    Without `restores` the saved join goes on, and the next save adds to this one.
     """
 
     restores: bool = True
@@ -67,14 +67,14 @@ class Save:
 
 @dataclass(frozen=True)
 class Settle:
-    """All that follows from the rows so far is asked for, until `pause` was asked so often."""
+    """`settle` is called, until the operator has asked `pause` this many times."""
 
     polls: int
 
 
 @dataclass(frozen=True)
 class Tidy:
-    """What has become many is merged, as joins without an end do."""
+    """`tidy` is called, as it is from time to time in joins of streams."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ PREDICATES: dict[str, list[Equal | Band]] = {
     "chain": [Equal.of("k", (0, 1)), Band("t", "t", low=-1, high=1, ends=(1, 2))],
     "star": [Equal.of("k", (0, 1)), Equal.of("k", (0, 2)), Band("t", "t", high=0, ends=(0, 3))],
 }
-"""What rows must have to do with each other, by name."""
+"""Lists of predicates by name."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Case:
         columns = {"k": pa.array(keys, pa.int64())}
         if self.predicates != "equal":
             # Keys repeat more often than values, and either may be null beside the other that is
-            # not: otherwise both predicates would say the same.
+            # not: otherwise both predicates would hold for the same rows.
             values = [None if n % 7 == 6 else key for n, key in zip(numbers, keys, strict=True)]
             columns["t"] = pa.array(values, pa.int64())
             remainders = [
@@ -169,7 +169,7 @@ def inputs_of(predicates: str) -> int:
 
 @dataclass
 class Clock:
-    """Seconds that pass only when asked for."""
+    """A clock that moves on by 0.3 seconds each time it is asked."""
 
     now: float = 0.0
 
@@ -188,7 +188,7 @@ class Resources:
 
 
 class StateFolder:
-    """A state area in a directory of its own, which is there from the first file on."""
+    """A state area in a directory of its own, which is made when the first file is put there."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -207,7 +207,7 @@ class StateFolder:
         shutil.copyfile(self.path / name, path)
 
     def keep(self, names: list[str]) -> None:
-        """Remove all files but these, as who keeps one version does."""
+        """Remove all files but these, as a runtime does that needs one saved version only."""
         for path in self.path.iterdir() if self.path.exists() else ():
             if path.name not in names:
                 path.unlink()
@@ -237,7 +237,7 @@ class Maker(Protocol):
 
 
 class Player:
-    """Plays one case, checking what can be checked at every step."""
+    """Plays one case, and checks memory and results at every step."""
 
     def __init__(self, maker: Maker, case: Case, directory: Path) -> None:
         self._maker = maker
@@ -304,7 +304,7 @@ class Player:
         )
 
     def _lead_astray(self) -> None:
-        """Go on with a join that was saved. Nobody takes its rows any more."""
+        """Push rows to the join that was saved: the one that is restored must not notice."""
         if not self._ended:
             for input in range(self._case.inputs):
                 for _ in self.operator.push(input, self._case.batch(input, (7, 1), 10**6)):
@@ -329,7 +329,7 @@ class Player:
 
     def _check_memory(self) -> None:
         account = self._resources.memory
-        # Less than this holds no row, and one row is always taken in.
+        # A smaller limit has no space for a row, and one row is always taken in.
         if account.limit >= 4096:
             assert account.used <= account.limit, account.by_purpose()
             assert account.peak <= max(account.limit, self._case.memory), account.by_purpose()
@@ -366,7 +366,7 @@ class Player:
 
 
 class Pause:
-    """Turns true when it has been asked `polls` times, and may not be asked again after that."""
+    """Returns True when it has been asked `polls` times, and may not be asked again after that."""
 
     def __init__(self, polls: int) -> None:
         self._left = polls

@@ -28,10 +28,10 @@ from watersmeet.testing.schedule import (
     inputs_of,
 )
 
-# Enough for everything, for a few dozen rows, and for none.
+# Memory limits for all rows, for a few dozen, and for none.
 _MEMORIES = st.sampled_from([64 * 2**20, 20 * 2**10, 8 * 2**10, 5 * 2**10, 2500, 0])
 
-# All kinds of chance to match, up to every row with every other.
+# Keys of which few are equal, many, or all.
 _KEYS = [
     st.none() | st.integers(-2, 2),
     st.integers(0, 40),
@@ -39,7 +39,7 @@ _KEYS = [
     st.sampled_from([7, 7, 7, 0, 1, 2, None]),
 ]
 
-# Hypothesis takes a choice that is offered twice for one; numbers it leaves alone.
+# Chosen by position: `sampled_from` would count a kind that is named twice only once.
 _KINDS = [Push] * 8 + [Stall] * 3 + [Settle, Tidy, Save, Save, Resize]
 
 
@@ -102,7 +102,7 @@ def wide_cases(predicates: str) -> st.SearchStrategy[Case]:
 
 
 def tunings() -> st.SearchStrategy[Tuning]:
-    """Settings that bring out every path with a handful of rows."""
+    """Settings with which a handful of rows take every path of the code."""
     return st.builds(
         Tuning,
         partitions=st.integers(1, 5),
@@ -138,7 +138,7 @@ def published_joins(name: str) -> st.SearchStrategy[PublishedJoin]:
 
 
 def _table(draw: st.DrawFn, values: st.SearchStrategy[float], partitions: int) -> NDArray[Any]:
-    """Numbers by [side, partition] that cannot be changed."""
+    """A read-only array of numbers by [side, partition]."""
     side = st.lists(values, min_size=partitions, max_size=partitions)
     table = np.array([draw(side), draw(side)])
     table.flags.writeable = False

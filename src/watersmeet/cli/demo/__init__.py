@@ -1,4 +1,4 @@
-"""`watersmeet demo`: rows that are there early, on Spark or in this process, and then checked."""
+"""`watersmeet demo`: a join that shows rows early, on Spark or in this process, and is checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    # Each loads what only it needs.
+    # Imported here, so that the local demo does not load Spark.
     if arguments.local:
         from watersmeet.cli.demo import local_stall
 

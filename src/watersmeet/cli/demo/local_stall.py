@@ -19,14 +19,14 @@ _PAYMENTS = 500_000
 _BATCH = 1_000
 _MEMORY = "8MB"
 
-# Seconds: orders arrive from 0, payments too but not in the stall.
+# Seconds: orders and payments arrive from 0 on, payments not during the stall.
 _ORDERS_END = 3.5
 _STALL_BEGINS = 3.6
 _STALL_ENDS = 6.6
 _PAYMENTS_END = 8.6
 _SPAN = 10.5
 _COLUMNS = 63
-_STALL = 1.0  # Silence that is worth a word in the picture.
+_STALL = 1.0  # Seconds of silence after which the picture says that an input stalls.
 
 _GREEN, _YELLOW, _CYAN, _BOLD = "32", "33", "36", "1"
 _COLOURS = {Stage.MM: _GREEN, Stage.MD: _YELLOW, Stage.DD: _YELLOW, Stage.CLEANUP: _CYAN}
@@ -35,7 +35,7 @@ _COLOURS = {Stage.MM: _GREEN, Stage.MD: _YELLOW, Stage.DD: _YELLOW, Stage.CLEANU
 def run() -> int:
     orders, payments = _tables(_ORDERS, _PAYMENTS)
     few = _tables(10, 10)
-    local.join(*few, on="order_id").read_all()  # Loads the kernels, which is not for the show.
+    local.join(*few, on="order_id").read_all()  # Loads the kernels before the clock starts.
     print(
         f"\n  {_ORDERS:,} orders and {_PAYMENTS:,} payments arrive over slow lines.\n"
         f"  The join may hold {_MEMORY}; the rest is spilled, and joined when nothing arrives.\n"

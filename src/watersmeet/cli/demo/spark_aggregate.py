@@ -22,9 +22,9 @@ _CALL = f"""\
 
 
 def run(frames: Callable[[int | None], tuple[Any, Any]]) -> tuple[bool, str]:
-    """Whether both gave the same answer, and a verdict. `frames` are orders and lineitem, whole or
-    of so many files."""
-    # Neither should pay for being the first to load what it needs.
+    """Returns whether both gave the same answer, and a verdict. `frames(n)` are n files of orders
+    and of lineitem, `frames(None)` all."""
+    # Each once before it is timed, so that neither loads modules or compiles then.
     _of_spark(*frames(1))
     with _ours(*frames(1)) as warm:
         warm.exact()

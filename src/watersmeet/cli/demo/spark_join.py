@@ -49,7 +49,7 @@ def run(*, scale: float) -> int:
     with tempfile.TemporaryDirectory(prefix="watersmeet-demo-") as scratch:
         tables = _make_tables(Path(scratch), scale)
         spark = _start_spark()
-        # Not earlier, for Spark puts its own answer to Ctrl-C in place.
+        # After the session has started, since Spark installs its own handler for Ctrl-C.
         signal.signal(signal.SIGINT, leave)
         try:
             with closing_session(spark):
@@ -74,7 +74,7 @@ def _make_tables(directory: Path, scale: float) -> tuple[Table, Table]:
 def _start_spark() -> Any:
     _begin("Spark")
     began = time.monotonic()
-    # The default of 200 is made for clusters, and would only slow Spark's own join down.
+    # The default of 200 is made for clusters, and would slow down Spark's own join here.
     settings: dict[str, Any] = {"spark.sql.shuffle.partitions": 2 * (os.cpu_count() or 1)}
     spark = wm.session(**settings)
     tasks = spark.sparkContext.defaultParallelism
@@ -84,7 +84,7 @@ def _start_spark() -> Any:
 
 @dataclass(frozen=True)
 class _Tally:
-    """What both joins are asked for, of every row and every column: a count and a checksum."""
+    """The number of rows of a join, and a checksum of all their columns."""
 
     rows: int
     checksum: int
@@ -102,7 +102,7 @@ class _Tally:
 
 
 class _Seconds(NamedTuple):
-    """After how long each join had its first rows, and all."""
+    """How long each join took to its first rows, and to all."""
 
     first: float
     all: float
@@ -142,7 +142,7 @@ class _Race:
         print(f'\n  orders.join(lineitem, "{_KEY}")\n', flush=True)
         theirs = self._frames()
         began = time.monotonic()
-        # Apart from the rest: a DataFrame gives its first rows or all, and not one after the other.
+        # A job of its own: a DataFrame gives its first rows or all, not one after the other.
         self._spark_join(*theirs).take(_SAMPLE)
         spark_first_s = time.monotonic() - began
         print(f"  first rows after {spark_first_s:.1f} s\n", flush=True)
@@ -160,7 +160,7 @@ class _Race:
         return 0 if same else 1
 
     def _warm(self) -> None:
-        """Neither join should pay for being the first to start workers and to compile its plan."""
+        """Each join once before it is timed, so that neither starts workers or compiles then."""
         _begin("warm-up")
         frames = self._frames(files=1)
         _Tally.of(self._spark_join(*frames))
@@ -218,7 +218,7 @@ def _in_bold(text: str) -> str:
 
 
 def _begin(name: str) -> None:
-    """A line whose end is not known yet: a person sees what is being waited for."""
+    """Print the beginning of a line, so that a person sees what the demo is waiting for."""
     print(f"  {name:<9}", end="", flush=True)
 
 

@@ -16,8 +16,8 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _REDRAW_S = 0.1
 _GREY = "90"
 _RESET = "\x1b[0m"
-# Without a cursor that would run through the picture, and without wrapping: a line that a narrow
-# screen breaks in two would be redrawn at the wrong place.
+# Hide the cursor, which would be seen running through the picture, and do not wrap lines: if a
+# narrow screen broke one in two, it would be redrawn at the wrong place.
 BEGIN_LIVE, END_LIVE = "\x1b[?25l\x1b[?7l", "\x1b[?25h\x1b[?7h"
 
 
@@ -25,8 +25,7 @@ BEGIN_LIVE, END_LIVE = "\x1b[?25l\x1b[?7l", "\x1b[?25h\x1b[?7h"
 class Track:
     """One line: how many rows in each slice of time, in which colour, and words in between.
 
-    `full` is the number of rows that makes a full bar; a fixed scale, so that nothing that was
-    drawn changes later.
+    `full` is the number of rows of a full bar. It is fixed, so that bars do not change once drawn.
     """
 
     name: str
@@ -101,7 +100,7 @@ class Timeline:
         track.colours[column] = colour
 
     def note(self, track: Track, words: str) -> None:
-        """Write into the silence that follows; it shows as time passes."""
+        """Write words into the slices that follow; they become visible as time passes."""
         track.letters |= dict(enumerate(f" {words} ", start=self._column() + 1))
 
     def complete(self, track: Track) -> None:
@@ -115,7 +114,7 @@ class Timeline:
         return min(self._columns - 1, int(self.now / self._slice_s))
 
     def _reached(self, track: Track) -> int:
-        # When all is over, no more time passes that would show the rest of a word.
+        # After the end no time passes that would uncover the rest of a word.
         unread = max(track.letters, default=0) if self._over.is_set() else 0
         return max(self._column(), unread)
 
@@ -133,7 +132,7 @@ class Timeline:
         lines += [self._axis(), "", *self._status(now)]
         back = f"\x1b[{self._drawn_lines}A" if self._drawn_lines else ""
         self._drawn_lines = len(lines)
-        # One write for all lines, each cleared only behind its end: nothing flickers.
+        # One write for all lines, each cleared only behind its end, so that nothing flickers.
         self._write(back + "".join(f"\r{line}\x1b[K\n" for line in lines))
 
     def _line(self, track: Track) -> str:

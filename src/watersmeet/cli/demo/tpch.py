@@ -1,4 +1,4 @@
-"""Two tables of the TPC-H benchmark, made on the spot, in as many files as a small table has."""
+"""Generates two tables of the TPC-H benchmark, in several Parquet files each."""
 
 from __future__ import annotations
 
