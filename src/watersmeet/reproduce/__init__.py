@@ -1,1 +1,1 @@
-"""The papers' experiments, run again on these operators: curves, claims, figures, one page."""
+"""The papers' experiments, done again with these operators: curves, claims, figures, a page."""

@@ -1,4 +1,4 @@
-"""How a figure of some panels is drawn: one colour per algorithm, wherever it appears."""
+"""Draws figures of several panels, with one colour for each algorithm in all of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class LineStyle:
 
 
 INKS = {
-    # Okabe and Ito's colours, told apart with any kind of colour vision; dashes for print.
+    # Okabe and Ito's colours, which people with any kind of colour vision can tell apart; dashes
+    # for prints without colours.
     "rpj": LineStyle("RPJ", "#0072B2"),
     "hmj": LineStyle("HMJ", "#D55E00", (0, (6, 1.6))),
     "xjoin": LineStyle("XJoin", "#009E73", (0, (1.2, 1.2))),
@@ -38,7 +39,7 @@ INKS = {
     "hash-ripple": LineStyle("Hash Ripple", "#B0508E", (0, (6, 1.6))),
     "sms": LineStyle("SMS", "#C98A00", (0, (3, 1.2))),
     "dbo": LineStyle("DBO", "#5b616b", (0, (1.2, 1.2))),
-    # Computed by the cost models: paler, and on top of what was measured.
+    # Lines of the cost models: paler than the measured ones, and on top of them.
     "c-pr-join": LineStyle("c-PR-Join", "#7CC4EE", (0, (2, 2))),
     "c-ripple": LineStyle("c-Ripple", "#F5B183", (0, (2, 2))),
     "c-grace": LineStyle("c-GRACE", "#7FD6BB", (0, (2, 2))),
@@ -64,7 +65,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One small plot: its lines, and where on the time axis something happened.
+    """One small plot: its lines, and `marks`, events on the time axis.
 
     The first line is the paper's own algorithm. `top` is the height, from the lines if None;
     `steps`: a value holds until the next one; `log`: which axes are logarithmic ("x", "y", "xy").
@@ -90,7 +91,7 @@ class Figure:
 
 
 def draw(figure: Figure, directory: Path) -> tuple[Path, Path]:
-    """Write the figure as SVG and PNG; the paths of the two files."""
+    """Write the figure as SVG and PNG; returns the paths of the two files."""
     require_matplotlib()
     import matplotlib as mpl
     from matplotlib.figure import Figure as Canvas
@@ -112,7 +113,7 @@ def draw(figure: Figure, directory: Path) -> tuple[Path, Path]:
             for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
                 handles.setdefault(label, handle)
         canvas.suptitle(figure.title, x=0.012, ha="left", fontsize=12.5, fontweight="bold")
-        # Above the panels; below them when there are too many to stand beside the title.
+        # Above the panels; below them if it has too many names to stand beside the title.
         canvas.legend(
             handles.values(),
             handles.keys(),

@@ -1,4 +1,4 @@
-"""A figure's lines as numbers."""
+"""The lines of figures as numbers, in CSV files."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def write_curves(curves: Iterable[Curve], path: Path) -> None:
 
 
 def write_lines(figures: Iterable[Figure], path: Path) -> None:
-    """Every line of every panel as it was drawn."""
+    """Write the points of every line of every panel, as they were drawn."""
     with path.open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(["figure", "setting", "quantity", "algorithm", "time", "value"])

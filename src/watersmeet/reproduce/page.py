@@ -1,4 +1,4 @@
-"""One page that a stranger can read: figures, claims, parameters, how to run it again."""
+"""One HTML page with figures, claims, parameters and the command that made them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from watersmeet.reproduce.claim import Claim
 
 @dataclass(frozen=True)
 class PageFigure:
-    """A figure on the page, with what the paper's own figure shows."""
+    """A figure on the page, and a sentence on what the paper's own figure shows."""
 
     svg: Path
     title: str
@@ -34,7 +34,7 @@ def write_page(
     parameters: Mapping[str, str],
     command: str,
 ) -> None:
-    """Everything is inside the file; it can be mailed."""
+    """Write one file that needs no others: figures are inside it."""
     template = files("watersmeet.reproduce").joinpath("page.html").read_text(encoding="utf-8")
     held = sum(claim.holds for claim in claims)
     text = Template(template).substitute(
@@ -64,7 +64,7 @@ def _plate(plate: PageFigure) -> str:
 
 
 def _topic(claims: Sequence[Claim]) -> str:
-    """One sentence of the paper, and under it a line for every setting."""
+    """A sentence of the paper, and below it a line for every setting it was measured in."""
     first = claims[0]
     held = sum(claim.holds for claim in claims)
     kind = _kind(held == len(claims))
@@ -90,7 +90,7 @@ def _kind(holds: bool) -> str:
 
 
 def _reasons(claims: Sequence[Claim]) -> str:
-    """Each explanation once, however many claims it is for."""
+    """Why claims do not hold; an explanation of several claims is written once."""
     reasons = dict.fromkeys(claim.why_not for claim in claims if claim.why_not and not claim.holds)
     if not reasons:
         return ""

@@ -1,1 +1,1 @@
-"""What a row is: key types and their encoding, the join's schema, rows named by address."""
+"""Predicates and the codes of rows, the schema of a join, and rows named by their address."""

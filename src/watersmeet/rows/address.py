@@ -1,4 +1,5 @@
-"""Rows by address: matches say where rows are, and one place copies them out."""
+"""Rows by address: operators yield where matching rows are, and `JoinSchema.materialise` copies
+them."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class RowSource(Protocol):
         ...
 
     def longest(self, columns: Sequence[int]) -> int:
-        """So many bytes at most do the values of these columns take in a row, together."""
+        """At most how many bytes the values of these columns take in one row, together."""
         ...
 
     def key_buffers(self, column: int) -> KeyBuffers:
@@ -68,8 +69,8 @@ class Stage(StrEnum):
 class Matches:
     """Result rows as addresses: of every input one row for each, in the inputs' order.
 
-    A missing input is a row without a partner (outer and anti joins) or one whose partner does not
-    matter (semi joins). The addresses hold until the generator that yielded them is advanced.
+    None for an input means that the rows have no partner there (outer and anti joins), or that it
+    does not matter (semi joins). Addresses are valid until the generator that yielded them goes on.
     """
 
     rows: tuple[Rows | None, ...]

@@ -1,8 +1,8 @@
 """Bands: `low <= left - right <= high`, found by codes and decided on values.
 
-A row's code is an unsigned number that never falls when the value rises. Around each value of one
-side lies a range of the other side's codes in which all its partners are: an index gives what is
-there, and `holds` decides which pairs really are in the band.
+A row's code is an unsigned number that never falls when the value rises. For each value of one
+side there is a range of the other side's codes in which all its partners are, its reach. An index
+finds the rows there, and `holds` decides by their values which are in the band.
 
 Whole numbers, dates, times and decimals are counted in steps of their type, and their difference
 is the true one, also where it leaves 64 bits (Spark raises an error there in ANSI mode).
@@ -36,7 +36,7 @@ from watersmeet.rows.types import Incomparable, common_type, converted
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Width = int | float | Decimal | timedelta
-"""How far apart two values may be: a number, in days for dates, or a span of time."""
+"""An end of a band, that is, a difference of two values: a number (days for dates), or a time."""
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _LAST_CODE = 2**64 - 1
@@ -52,8 +52,8 @@ class BandCodec(Protocol):
     def encode(self, side: Side, values: pa.Array) -> Encoded: ...
 
     def reach(self, side: Side, codes: Codes) -> tuple[Codes, Codes]:
-        """For each code of a side, the first and the last at which the other side can have
-        partners; none if the first is above the last."""
+        """For each code of a side, the first and the last code that partners on the other side can
+        have; there are no partners if the first is above the last."""
         ...
 
     def holds(self, left: pa.Array, right: pa.Array) -> Mask:
@@ -63,9 +63,9 @@ class BandCodec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """What is asked: `low <= left - right <= high`, or `<` at an end that is open.
+    """The user's predicate `low <= left - right <= high`, or `<` at an end that is open.
 
-    An end that is None is no end; at least one must be there.
+    One of the two may be None: the band has no such end.
 
     >>> ages = Band("born", "died", low=timedelta(days=-40_000), high=timedelta(0))
     >>> codec = ages.resolve(pa.field("born", pa.date32()), pa.field("died", pa.date32()))
@@ -108,7 +108,7 @@ class Band:
         return words
 
     def resolve(self, left: pa.Field, right: pa.Field) -> BandCodec:
-        """The codec for columns of these types, or why there is none."""
+        """The codec for columns of these types, or an error that says why there is none."""
         try:
             kind = common_type(left.type, right.type)
             if pt.is_floating(kind):
@@ -126,7 +126,7 @@ class Band:
             ) from None
 
     def _in_steps(self, kind: pa.DataType) -> tuple[int | None, int | None]:
-        """Both ends, closed, in steps of a type."""
+        """Both ends as numbers of steps of a type; an open end becomes the closed one beside it."""
         low = high = None
         if self.low is not None:
             exact = _steps(self.low, kind)
@@ -138,7 +138,7 @@ class Band:
 
 
 def _steps(width: Width, kind: pa.DataType) -> Fraction:
-    """How many steps of a type a width is."""
+    """A width as a number of steps of a type: of its smallest units."""
     if pt.is_integer(kind) and kind != pa.uint64():
         return _number(width)
     if pt.is_decimal(kind) and kind.precision <= _LONG_DIGITS:
@@ -170,7 +170,7 @@ def _seconds(width: Width) -> Fraction:
     return Fraction(width // timedelta(microseconds=1), 10**6)
 
 
-# ---- values that are counted --------------------------------------------------------------------
+# ---- values that are whole numbers of steps -----------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +230,7 @@ def _code(steps: Integers) -> Codes:
 
 
 def _plus(steps: Integers, width: int) -> Integers:
-    """Each number and so much more, or the outermost number where that would lie beyond it."""
+    """Each number plus `width`, or the largest or smallest number where that would overflow."""
     moved = (steps.view(np.uint64) + np.uint64(width % 2**64)).view(np.int64)
     if width >= 0:
         limit = max(_MOST - width, _LEAST - 1)
@@ -242,7 +242,7 @@ def _plus(steps: Integers, width: int) -> Integers:
 
 
 def _at_least(x: Integers, y: Integers, least: int) -> Mask:
-    """Whether x - y >= least, whatever the difference."""
+    """Whether x - y >= least, also where the difference has more than 64 bits."""
     rises = x >= y
     apart = np.where(rises, x, y).view(np.uint64) - np.where(rises, y, x).view(np.uint64)
     if least > 0:
@@ -257,8 +257,9 @@ def _at_least(x: Integers, y: Integers, least: int) -> Mask:
 class FloatBand:
     """Values as Spark subtracts them, in 32 bits if they are `narrow`.
 
-    NaN has the last code on the left and the first on the right: beyond the end at which a band
-    that has no upper end is open, seen from either side.
+    NaN has the last code on the left and the first on the right. In a band without an upper end the
+    reach of a right row goes up to the last code and that of a left row down to the first, so they
+    find NaN there, as they must.
     """
 
     narrow: bool
@@ -277,7 +278,8 @@ class FloatBand:
         floats = _float_of(codes)
         first = np.zeros(len(floats), np.uint64)
         last = np.full(len(floats), _LAST_CODE, np.uint64)
-        # A rounded difference reaches an end only if the true one is past the number before it.
+        # `holds` compares rounded differences. If one is inside of an end, then the true difference
+        # is inside of the next float beyond that end.
         with np.errstate(invalid="ignore", over="ignore"):
             if self.low is not None:
                 before = self._next(self.low, -math.inf)
@@ -311,7 +313,7 @@ class FloatBand:
         return inside
 
     def _next(self, end: float, towards: float) -> float:
-        """The number beyond an end, among those that a difference can be."""
+        """The next number beyond an end that a difference can have, in 32 bits or 64."""
         if not self.narrow:
             return float(np.nextafter(end, towards))
         with np.errstate(over="ignore"):
@@ -343,7 +345,8 @@ def _float_of(codes: Codes) -> Floats:
 
 
 def _rounded(bounds: Floats, outwards: float) -> Floats:
-    """One number further out, so that rounding has left nothing outside; infinity for inf - inf."""
+    """Each bound moved outwards by one number, since it may have been rounded inwards; infinity
+    for inf - inf."""
     bounds = np.nextafter(bounds, outwards)
     bounds[np.isnan(bounds)] = outwards
     return bounds + 0.0

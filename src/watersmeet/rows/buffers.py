@@ -13,7 +13,7 @@ _NO_BYTES = np.empty(0, np.uint8)
 
 
 def bytes_of(buffer: pa.Buffer | None) -> NDArray[np.uint8]:
-    """A buffer's bytes without a copy. Arrow leaves buffers out where no row needs them."""
+    """A buffer's bytes without a copy. Arrow has None for a buffer that no row needs."""
     return _NO_BYTES if buffer is None else np.frombuffer(buffer, np.uint8)
 
 
@@ -26,7 +26,7 @@ def fixed_bytes(array: pa.Array, width: int) -> NDArray[np.uint8]:
 
 
 def variable_bytes(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-    """Bytes and offsets of a string or binary array; the offsets are those of its own rows."""
+    """Bytes and offsets of a string or binary array; of a slice, the offsets of its rows only."""
     _, offsets, values = array.buffers()
     large = pt.is_large_string(array.type) or pt.is_large_binary(array.type)
     kind = np.int64 if large else np.int32
@@ -37,7 +37,7 @@ def variable_bytes(array: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
 
 
 def aligned(values: NDArray[Any]) -> NDArray[Any]:
-    """Compiled loops assume alignment, which Arrow recommends and does not promise."""
+    """The values, copied if they are not aligned: kernels assume it, Arrow only recommends it."""
     return values if values.flags.aligned else values.copy()
 
 

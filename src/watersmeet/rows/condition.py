@@ -30,21 +30,21 @@ Predicate = Callable[[pa.RecordBatch], pa.Array]
 
 @runtime_checkable
 class Bindable(Protocol):
-    """A condition in another language: once the columns are known it can be computed."""
+    """A condition in another language, SQL say, that can be computed once the columns are known."""
 
     def bind(self, schema: pa.Schema) -> BoundCondition:
-        """Over the columns of a pair, or an error that says what is wrong with it."""
+        """The condition over these columns of a pair, or an error that says what is wrong."""
         ...
 
 
 class BoundCondition(Protocol):
     @property
     def names(self) -> Sequence[str]:
-        """The columns it looks at."""
+        """The columns that it reads."""
         ...
 
     def holds(self, batch: pa.RecordBatch) -> Mask:
-        """For which rows of these columns it is true."""
+        """For which rows it is true; the batch has the columns `names`."""
         ...
 
 
@@ -53,7 +53,7 @@ ConditionLike: TypeAlias = "pc.Expression | Predicate | Bindable"
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A predicate on joined pairs, and the columns it is shown."""
+    """A filter of joined pairs, and the columns that are copied for it."""
 
     predicate: pc.Expression | Predicate | BoundCondition
     columns: tuple[OutputColumn, ...]
@@ -93,7 +93,7 @@ class Condition:
         return cls(predicate, chosen, pa.schema([column.field for column in chosen]))
 
     def holds(self, rows: Sequence[Rows]) -> Mask:
-        """For which combinations it is true; `rows` are one of each input."""
+        """For which candidates it is true; `rows` has one row of each input for each of them."""
         count = len(rows[0])
         gathered = [column.gather(rows, count) for column in self.columns]
         try:
@@ -174,7 +174,7 @@ def _bind(expression: pc.Expression, schema: pa.Schema) -> pa.DataType:
     try:
         return _project(expression, schema.empty_table()).schema.field(0).type
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
-        # Arrow adds the whole schema, a line for each column.
+        # Arrow's text goes on with the whole schema, a line for each column.
         reason = one_line(error)
         missing = _MISSING.match(reason)
         if missing is not None:
@@ -189,8 +189,9 @@ def _bind(expression: pc.Expression, schema: pa.Schema) -> pa.DataType:
 def _used(expression: pc.Expression, schema: pa.Schema) -> set[str]:
     """The columns without which the expression cannot be computed.
 
-    Expressions do not list their fields, so columns are hidden, half of them at a time, to see
-    whether the expression still binds. Positions would shift, so those need every column.
+    Expressions do not list their fields, so columns are left out, half of them at a time, to see
+    whether the expression still binds. An expression that names columns by position is given all,
+    since positions would shift.
     """
     if "FieldPath(" in str(expression):
         return set(schema.names)

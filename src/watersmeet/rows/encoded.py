@@ -1,4 +1,4 @@
-"""What a predicate makes of the rows of a batch."""
+"""The codes of a batch's rows under one predicate."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Codes = NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """Codes of rows; those that are not `valid` lack a value, and match nothing.
+    """Codes of rows. Rows that are not `valid` have a null value and match nothing.
 
-    `valid` is None when every row has one. `hidden` is a column that must be stored with each row,
-    because values are decided by it.
+    `valid` is None if no row has. `hidden` is a column that must be stored with the rows, because
+    candidates are verified by it.
     """
 
     codes: Codes

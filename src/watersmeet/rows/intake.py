@@ -1,4 +1,4 @@
-"""What an input's batches must look like, and the form in which their rows are kept."""
+"""Checks an input's batches, and converts them to the types in which rows are kept."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from watersmeet.errors import SchemaError
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """One side's declared schema, and the schema of its rows once they are in.
+    """An input's declared schema, and the schema in which its rows are kept.
 
-    The two differ only in encodings whose rows Arrow cannot copy out by position or write a block
-    at a time: text views become plain text, dictionaries and run-end encoded columns are written
-    out, and of an extension type only the values are kept.
+    The two differ only where Arrow cannot copy rows by position or write them a block at a time:
+    text views become plain text, dictionaries and run-end encoded columns become plain columns,
+    and of an extension type only the storage values are kept.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Intake:
         return cls(name, declared, pa.schema(kept))
 
     def accept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch in the form it is kept in, or an error that names the odd columns."""
+        """The batch in the schema `kept`, or an error that names the columns that do not fit."""
         schema = batch.schema
         if schema.equals(self.kept):
             return batch
@@ -85,7 +85,7 @@ def kept_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _kept_field(field: pa.Field) -> pa.Field:
-    """Of a part of a nested type; an extension type in there is carried as it is."""
+    """A field of a nested type as it is kept; an extension type inside of one stays as it is."""
     if isinstance(field.type, pa.BaseExtensionType):
         return field
     return field.with_type(kept_type(field.type))
@@ -97,7 +97,7 @@ def _kept(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if pt.is_run_end_encoded(column.type):
         column = pc.run_end_decode(column)
     if pt.is_dictionary(column.type):
-        # The values first: Arrow writes out no dictionary of text views.
+        # The values are converted first: Arrow cannot decode a dictionary of text views.
         column = _kept(column.dictionary, kind).take(column.indices)
     if column.type == kind:
         return column
@@ -108,14 +108,14 @@ def _kept(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _rebuilt(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """A nested column with each part kept in its own way, where Arrow has no cast for the whole."""
+    """A nested column put together from converted parts, where Arrow cannot cast it as a whole."""
     mask = column.is_null() if column.null_count else None
     if pt.is_struct(kind):
         parts = [_kept(part, f.type) for part, f in zip(_fields(column), kind, strict=True)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=mask)
     if not (pt.is_list(kind) or pt.is_large_list(kind) or pt.is_map(kind)):
         return column.cast(kind)
-    # Copied, because Arrow takes no mask beside offsets that are a part of others.
+    # Copied, because Arrow takes no mask together with offsets that are a slice.
     offsets = pa.array(column.offsets.to_numpy())
     if pt.is_map(kind):
         keys, items = _kept(column.keys, kind.key_type), _kept(column.items, kind.item_type)
@@ -142,7 +142,7 @@ def _check_movable(field: pa.Field, name: str) -> None:
 
 
 def _nested(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """A type and those in it: of a list that is null, nobody asks for its elements' type."""
+    """A type and all types inside of it."""
     yield kind
     if pt.is_struct(kind) or pt.is_map(kind) or pt.is_list(kind) or pt.is_large_list(kind):
         for number in range(kind.num_fields):
@@ -150,7 +150,8 @@ def _nested(kind: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def _differences(declared: pa.Schema, batch: pa.RecordBatch) -> list[str]:
-    """What is wrong with a batch. A column may be marked nullable as long as it has no null."""
+    """What is wrong with a batch. A column that is declared without nulls may come as nullable, if
+    it has none."""
     names = batch.schema.names
     found = [f"no column {name!r}" for name in declared.names if name not in names]
     found += [f"unexpected column {name!r}" for name in names if name not in declared.names]

@@ -1,9 +1,9 @@
-"""How the key of a row becomes one 64-bit hash, and when equal hashes need a second look.
+"""How the key of a row becomes one 64-bit hash, and when keys of equal hash must be compared.
 
-A key that fits 64 bits (an integer, a date, two ints) is its own hash under a bijection: equal
-hashes are equal keys. One column of text or bytes is hashed, and compared in place in the stored
-rows. Anything else is packed: its leaves are laid end to end in a hidden column of the stored
-rows, which is hashed and compared.
+A key that fits 64 bits (an integer, a date, two ints) is hashed by a bijection, so equal hashes are
+equal keys. A single column of text or bytes is hashed, and compared where the rows are stored.
+Any other key is packed: its leaves (`rows/leaves.py`) are laid end to end in a hidden column that
+is stored with the rows, and hashed and compared there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _LONGEST_PART = 2**32 - 1
 class KeyColumn:
     """One pair of key columns by position, and the type in which they are compared.
 
-    `padding`: to how many characters a side's texts are padded first, 0 if they are not.
+    `padding`: to how many characters Spark pads each side's texts first, 0 if it does not.
     """
 
     left: int
@@ -57,7 +57,7 @@ class KeyCodec(Protocol):
         ...
 
     def payload(self, side: Side) -> int | None:
-        """The column of the input that holds the exact key, where one does."""
+        """The column of the input that is the exact key; None if no single column is."""
         ...
 
     def encode(self, side: Side, batch: pa.RecordBatch) -> Encoded: ...

@@ -1,7 +1,8 @@
-"""What one key column contributes to a key: values that are the same bits when they are equal.
+"""The leaves of a key: arrays of plain values, whose bits are the same exactly if the values are.
 
-A struct contributes its fields, each with a flag, because inside a struct Spark takes two nulls
-for equal. A null at the top of a key matches nothing and is not written down at all.
+A key column is one leaf. A struct has the leaves of its fields, each with a flag that says whether
+it is null, because inside a struct Spark takes two nulls for equal. A key column that is null
+itself matches nothing, so it needs no flag.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _SECONDS_PER_DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class LeafType:
-    """Room for one leaf: `bits` in a packed code, or `dtype` in a row of bytes.
+    """How wide a leaf is: `bits` in a code of 64 bits, or `dtype` in a packed key.
 
-    A leaf that cannot be packed has no `bits`; one of variable width has no `dtype` either.
+    A leaf that is too wide for a code has no `bits`; one of variable width has no `dtype` either.
     """
 
     dtype: np.dtype[Any] | None
@@ -91,7 +92,7 @@ class Leaves:
         if array.null_count:
             self.fixed.append(array.is_valid().to_numpy(zero_copy_only=False).view(np.uint8))
             if not pt.is_struct(array.type):
-                # What lies under a null is arbitrary, and would tell equal keys apart.
+                # The value of a null may be any, and would make equal keys differ.
                 array = _without_nulls(array, kind)
         else:
             self.fixed.append(np.ones(len(array), np.uint8))
@@ -128,7 +129,8 @@ class Leaves:
         return _view(array, dtype)
 
     def _moments(self, array: pa.Array, kind: pa.DataType) -> Fixed:
-        """Ticks of the finer unit. What it cannot express equals nothing on the other side."""
+        """Convert to the finer of the two units. A value that would overflow 64 bits there is
+        marked invalid: no value of the other side can equal it."""
         ticks = ticks_per_second(kind)
         if pt.is_date32(array.type):
             factor = _SECONDS_PER_DAY * ticks

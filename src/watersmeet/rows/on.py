@@ -1,4 +1,4 @@
-"""Which columns must be equal: `on` in all the ways to write it, and names by Spark's rule."""
+"""Parses `on`, which says which columns must be equal, and finds columns by Spark's rule."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class KeyNames:
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """What is asked: rows of two inputs that agree in these columns."""
+    """The user's predicate that these columns of two inputs are equal."""
 
     keys: tuple[KeyNames, ...]
     ends: tuple[int, int] = (0, 1)
@@ -49,7 +49,7 @@ def parse_on(on: Any) -> list[Equal | Band]:
 
 
 def key_names(on: Any) -> list[KeyNames]:
-    """The pairs of key columns, from any way to write them; bands are none."""
+    """The pairs of key columns, from any way to write `on` but with bands."""
     items: list[object]
     if isinstance(on, Mapping):
         items = list(on.items())

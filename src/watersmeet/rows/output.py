@@ -19,9 +19,9 @@ Schemas = tuple[pa.Schema, pa.Schema]
 
 @dataclass(frozen=True, slots=True)
 class OutputColumn:
-    """One output field, and its position in the inputs that can supply it, best first.
+    """One output field, and (input, column) from which its values come, in order of preference.
 
-    Only a key of a full join has two suppliers: the row's other input stands in for a missing one.
+    Only a shared key of a full join has two: the second is used for rows without the first input.
     """
 
     field: pa.Field
@@ -29,7 +29,7 @@ class OutputColumn:
     cast: bool
 
     def gather(self, rows: Sequence[Rows | None], count: int) -> pa.Array:
-        """The values for `count` result rows, whose parts are `rows` of each input."""
+        """The values for `count` result rows, which consist of `rows` of each input."""
         for input, column in self.suppliers:
             part = rows[input]
             if part is not None:
@@ -38,7 +38,7 @@ class OutputColumn:
         return self._wrapped(pa.nulls(count, kept_type(self.field.type)))
 
     def _wrapped(self, values: pa.Array) -> pa.Array:
-        """Rows are kept without the meaning that an extension type adds to its values."""
+        """The values in the extension type of the field, if it has one; rows are kept without."""
         kind = self.field.type
         if not isinstance(kind, pa.BaseExtensionType):
             return values
@@ -62,7 +62,7 @@ class KeyPair:
     """Names of two key columns, and the type they are compared in.
 
     `shared`: they are one column of the output, as in SQL's USING. `padding`: to how many
-    characters a side's texts are padded before they are compared, 0 if they are not.
+    characters Spark pads each side's texts before it compares them, 0 if it does not.
     """
 
     left: str
@@ -83,7 +83,7 @@ def output_columns(
     how: JoinType,
     suffixes: Sequence[str],
 ) -> tuple[OutputColumn, ...]:
-    """Spark's order: shared keys, then the other columns of one input after the other.
+    """The output's columns in Spark's order: shared keys, then the others, input by input.
 
     Columns have the types in which rows are `kept`, but for extension types, which come back as
     they were declared. `keys` are pairs of key columns with the two inputs that each is between.
@@ -106,7 +106,8 @@ def output_columns(
     if how.emits_pairs:
         names = Counter(field.name for fields in others for field in fields)
         clashes = {name for name, count in names.items() if count > 1}
-        # Of a shared key spelled in two ways, the other spelling may be another column's name.
+        # The two inputs may spell a shared key differently, and the spelling that is not used may
+        # be the name of another column.
         clashes |= {column.field.name for column in columns} & names.keys()
     else:
         others[Side.RIGHT] = []
@@ -130,7 +131,7 @@ def _given(declared: pa.Schema, kept: pa.Schema) -> pa.Schema:
 
 
 def _can_miss(input: int, how: JoinType) -> bool:
-    """Whether an output row can lack its part from an input."""
+    """Whether a result may have no row of this input."""
     return how.emits_pairs and how is not JoinType.INNER and how.keeps_unmatched(Side(input).other)
 
 

@@ -2,8 +2,8 @@
 
 A predicate stands between two inputs. A row has one *code* for each predicate that it takes part
 in, an unsigned 64-bit number: a hash of its key for `EqualKeys`, a number that rises with its value
-for `ValuesInBand`. Codes only have to be right in one direction: the partners of a row have codes
-within its `reach`. What an index finds there are candidates, and values decide.
+for `ValuesInBand`. All partners of a row have codes within its `reach`, but not all rows with such
+codes are partners: an index finds candidates by their codes, and values decide.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ class Predicate(Protocol):
 
     @property
     def codes_decide(self) -> bool:
-        """Whether values are the same exactly when their codes are."""
+        """Whether two values of one side are the same exactly if their codes are."""
         ...
 
     def describe(self) -> list[str]:
-        """What it asks, in words that are the same for the same predicate."""
+        """The predicate in words. The same predicate has the same words."""
         ...
 
     def encoder(self, end: Side) -> Encode:
-        """What gives the codes of a batch of one end."""
+        """A function from a batch of one end to its codes."""
         ...
 
     def reach(self, end: Side, codes: Codes) -> tuple[Codes, Codes]:
-        """For each code of one end, the first and the last at which the other end can have
-        partners; none if the first is above the last."""
+        """For each code of one end, the first and the last code that partners at the other end can
+        have; there are no partners if the first is above the last."""
         ...
 
     def verifier(self, hidden: tuple[int, int]) -> Verify | None:
-        """What says which pairs of candidates are partners; None if all of them are.
+        """A function that says which candidate pairs are partners; None if all of them are.
 
-        `hidden` is where the stored rows of each end have the hidden column.
+        `hidden` is the position of the hidden column in the stored rows of each end.
         """
         ...
 
@@ -103,13 +103,13 @@ class EqualKeys:
 
 
 def _equal(mine: int, others: int, left: Rows, right: Rows) -> Mask:
-    """Whether keys are equal that the left rows have in column `mine`, the right in `others`."""
+    """Whether column `mine` of the left rows equals column `others` of the right rows."""
     return equal_keys(left, mine, right, others)
 
 
 @dataclass(frozen=True, slots=True)
 class ValuesInBand:
-    """Rows of which one's value lies in a band around the other's."""
+    """Rows of two inputs whose values differ by no less and no more than a band allows."""
 
     ends: tuple[int, int]
     columns: tuple[int, int]

@@ -1,10 +1,10 @@
-"""What will not come any more: promises about an input, by which rows of the others are let go.
+"""Promises that certain rows of an input will not come any more, so that others can be purged.
 
-A promise speaks of codes, as predicates do: no more rows of an input will come whose code under one
-predicate lies in a range. A row of the other end whose whole reach has been promised away will find
-no partner among rows to come. Promises that were accepted are kept, merged into ranges, so they are
-few; they are saved with a join's state and applied again wherever its rows are read. So what was
-purged stays purged, although files are never changed.
+A promise is about codes: no more rows of an input will come whose code under one predicate lies in
+a range. If the whole reach of a row of the other end has been promised, it will find no partner
+among rows to come. Promises that were accepted are kept as merged ranges, so they are few. They
+are saved with a join's state, and applied whenever rows are read from its files: rows that were
+purged do not come back, although files are never changed.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ class Promises:
 
     def __init__(self) -> None:
         self._ranges: dict[tuple[int, int], NDArray[np.uint64]] = {}
-        """By input and predicate, [number, 0 or 1]: first and last codes, rising."""
+        """By input and predicate: ascending ranges, each with its first and its last code."""
 
     def __bool__(self) -> bool:
         return bool(self._ranges)
 
     def accept(self, input: int, promise: Promise) -> None:
-        """Remember a promise; ranges that touch become one."""
+        """Remember a promise; ranges that touch are merged."""
         if promise.first > promise.last:
             return
         key = (input, promise.predicate)
@@ -68,9 +68,9 @@ class Promises:
         return [predicate for about, predicate in self._ranges if about == input]
 
     def cover(self, input: int, predicate: int, first: Codes, last: Codes) -> Mask:
-        """Which of these ranges of codes have been promised away as a whole.
+        """For which of these ranges it was promised that no code in them will come any more.
 
-        A range that ends before it begins holds nothing, and counts as promised.
+        A range whose first code is above its last is empty, and counts as promised.
         """
         empty: Mask = first > last
         ranges = self._ranges.get((input, predicate))
@@ -81,7 +81,7 @@ class Promises:
         return inside | empty
 
     def break_them(self, input: int, predicate: int, codes: Codes) -> Mask:
-        """Which rows of an input come although it was promised that they would not."""
+        """Which of these codes of rows that came break a promise."""
         return self.cover(input, predicate, codes, codes)
 
     def save(self) -> list[Any]:

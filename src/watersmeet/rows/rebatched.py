@@ -1,4 +1,4 @@
-"""Batches of a size that is worth the work: small ones are put together."""
+"""Puts small batches together, because every batch costs a Python step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 
 def rebatched(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order, in blocks of at least `rows` but for the last."""
+    """The same rows in the same order, in batches of at least `rows` but for the last."""
     waiting: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:

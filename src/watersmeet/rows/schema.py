@@ -1,4 +1,4 @@
-"""What a join's inputs and output look like: predicates resolved once, applied to every batch."""
+"""The columns of a join's inputs and output, and its predicates, resolved for those columns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MOST_INPUTS = 8
 
 @dataclass(frozen=True, slots=True)
 class EncodedRows:
-    """Rows ready for an operator, with an array of codes for each predicate at their input.
+    """Rows ready for an operator, with an array of codes for each predicate that they take part in.
 
     A row whose `valid` is false lacks a value that a predicate needs, and matches nothing. `valid`
     is None when every row has them all.
@@ -42,11 +42,11 @@ class EncodedRows:
 
     @property
     def codes(self) -> Codes:
-        """The codes of a row that takes part in one predicate, or of its first."""
+        """The codes under the only predicate of the input, or under its first."""
         return self.codes_of[0]
 
     def with_keys(self) -> EncodedRows:
-        """Those of the rows that lack nothing."""
+        """The rows that are valid."""
         if self.valid is None:
             return self
         codes = tuple(codes[self.valid] for codes in self.codes_of)
@@ -55,10 +55,10 @@ class EncodedRows:
 
 @dataclass(frozen=True, slots=True)
 class JoinSchema:
-    """Inputs, what their rows must have to do with each other, and the output they make together.
+    """The inputs, predicates and output columns of a join.
 
-    Rows of all inputs match when all are valid and every predicate between two of them holds: the
-    code of one is within the reach of the other, and `verify` does not refuse them.
+    One row of each input are a match if all are valid and every predicate between two of them
+    holds: the code of one is within the reach of the other, and `verify` does not refuse them.
     """
 
     inputs: tuple[pa.Schema, ...]
@@ -70,11 +70,11 @@ class JoinSchema:
     _intakes: tuple[Intake, ...]
     _stored: tuple[pa.Schema, ...]
     _hidden: tuple[tuple[int, int], ...]
-    """For each predicate, where the stored rows of its ends have its hidden column."""
+    """For each predicate, the position of its hidden column in the stored rows of its two ends."""
     _encoders: tuple[tuple[Encode, ...], ...]
-    """By input, one for each predicate at it."""
+    """For each input, the functions that compute its codes, one for each of its predicates."""
     _verifiers: tuple[tuple[tuple[int, int], Verify], ...]
-    """Of the predicates whose candidates must be looked at again, with their ends."""
+    """For the predicates that codes do not decide: their ends, and the function that decides."""
 
     @classmethod
     def resolve(
@@ -88,7 +88,7 @@ class JoinSchema:
         condition: ConditionLike | None = None,
         rehash: Rehash | None = None,
     ) -> JoinSchema:
-        """Find everything that can be wrong with a join before a row is read.
+        """The schema of a join of two inputs; errors are found here, before a row is read.
 
         `on` is a column name, a list of names, a list of (left, right) pairs, a dict
         {left: right}, or a list in which some are a `Band`. Two keys of one name are one output
@@ -207,7 +207,7 @@ class JoinSchema:
         return [n for n, predicate in enumerate(self.predicates) if input in predicate.ends]
 
     def stored(self, input: int) -> pa.Schema:
-        """What must be kept of each row: its columns, and exact keys where they are hidden."""
+        """The schema of stored rows: the input's columns, and hidden columns where needed."""
         return self._stored[input]
 
     def encode(self, input: int, batch: pa.RecordBatch) -> EncodedRows:
@@ -231,8 +231,8 @@ class JoinSchema:
     def verify(self, *rows: Rows | None) -> Mask | None:
         """Which candidates are matches; None when codes alone decide.
 
-        `rows` are one of each input, None for inputs that are not part of the candidates yet. The
-        condition is asked only when all are.
+        `rows` has one row of each input for each candidate; None for inputs that are not part of
+        the candidates yet. The condition is computed only if there are rows of all.
         """
         mask: Mask | None = None
         for ends, verify in self._verifiers:
@@ -245,7 +245,7 @@ class JoinSchema:
             return mask
         if mask is None or mask.all():
             return self.condition.holds(present)
-        # The condition is computed for true pairs only: for others it could fail.
+        # Only for candidates that fulfil all predicates: for others the condition may fail.
         chosen = np.flatnonzero(mask)
         mask[chosen] = self.condition.holds(
             [Rows(each.source, each.index[chosen]) for each in present]
@@ -253,7 +253,7 @@ class JoinSchema:
         return mask
 
     def materialise(self, matches: Matches) -> pa.RecordBatch:
-        """Copy the matched rows out; a missing input becomes nulls."""
+        """Copy the matched rows into a batch; the columns of a missing input are null."""
         count = len(matches)
         arrays = [column.gather(matches.rows, count) for column in self.columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.output)
@@ -266,7 +266,7 @@ class JoinSchema:
         return self.equal.codes_decide
 
     def same_keys(self, side: Side, first: Rows, second: Rows) -> bool:
-        """Whether rows of one side, pairwise of equal code, have pairwise equal keys."""
+        """Whether first[i] and second[i], rows of one side with equal codes, have equal keys."""
         if self.codes_decide:
             return True
         (number,) = self.at(side)
@@ -349,7 +349,7 @@ def _encoders(input: int, predicates: Sequence[Predicate]) -> tuple[Encode, ...]
 def _with_hidden(
     schemas: tuple[pa.Schema, ...], predicates: Sequence[Predicate]
 ) -> tuple[tuple[pa.Schema, ...], tuple[tuple[int, int], ...]]:
-    """Schemas with a column for every hidden key, and where each predicate has its own."""
+    """The schemas with a hidden column for each predicate that needs one, and its positions."""
     stored, places = list(schemas), []
     for predicate in predicates:
         left, right = (len(stored[end]) for end in predicate.ends)

@@ -28,12 +28,12 @@ _SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _UNITS = ("s", "ms", "us", "ns")
 _SPARK_DIGITS = 38
 _ARROW_DIGITS = 76
-# Of a key column's field: to how many characters Spark pads its texts before it compares them.
+# Metadata of a key column: to how many characters Spark pads its texts before it compares them.
 _PADDED = b"watersmeet.padded"
 
 
 class Incomparable(Exception):
-    """Why two types have no common type, and what to do about it."""
+    """Says why two types have no common type, and what to do about it."""
 
     def __init__(self, reason: str, remedy: str = "Cast one side to the other's type.") -> None:
         super().__init__(reason)
@@ -72,7 +72,7 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """The type in which such values are compared with their like: one for each kind of value."""
+    """The type in which two columns of this type are compared: without encodings and extensions."""
     if pt.is_dictionary(kind):
         return plain(kind.value_type)
     if isinstance(kind, pa.BaseExtensionType):
@@ -124,7 +124,7 @@ def _common_struct(left: pa.StructType, right: pa.StructType) -> pa.DataType:
         raise Incomparable("the structs have different numbers of fields")
     if left.num_fields == 0:
         raise Incomparable("a struct without fields has no value", "Leave it out of the key.")
-    # Fields meet by position, whatever they are called; Spark casts them where the names agree.
+    # Fields are compared by position, whatever their names; Spark casts them if the names agree.
     fields = []
     for mine, other in zip(left, right, strict=True):
         kind = common_type(mine.type, other.type)
@@ -176,14 +176,14 @@ def _common_bytes(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 def _common_moment(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     if pt.is_date(left) and pt.is_date(right):
-        # Milliseconds: one that is not midnight equals no day, and itself.
+        # In milliseconds: a date64 that is not midnight equals itself, and no date32.
         return pa.date64()
     if pt.is_date(left) and pt.is_timestamp(right):
         left, right = right, left
     if pt.is_timestamp(left) and pt.is_date(right):
         if left.tz is not None:
             raise Incomparable("Spark's answer depends on the session's time zone")
-        # A day is midnight, a whole number of any unit; in 64 bits it may be a millisecond.
+        # A date32 is a midnight, which every unit can express; a date64 may be any millisecond.
         return pa.timestamp(_finer(left.unit, "ms")) if pt.is_date64(right) else left
     if pt.is_timestamp(left) and pt.is_timestamp(right):
         if (left.tz is None) != (right.tz is None):
@@ -202,7 +202,7 @@ def _finer(one: str, two: str) -> str:
 
 
 def ticks_per_second(kind: pa.DataType) -> int:
-    """Of a type that counts seconds or parts of them."""
+    """How many units of a type of times or dates make a second."""
     unit = "ms" if pt.is_date64(kind) else kind.unit
     return int(1000 ** _UNITS.index(unit))
 
@@ -217,13 +217,13 @@ def padding_of(field: pa.Field) -> int:
 
 
 def padded(texts: pa.Array, length: int) -> pa.Array:
-    """As Spark's rpad: what is longer is cut."""
+    """Texts padded with blanks, as Spark's rpad does it: longer ones are cut."""
     cut = pc.utf8_slice_codeunits(texts, 0, length)
     return pc.utf8_rpad(cut, width=length, padding=" ")
 
 
 def unwrapped(array: pa.Array) -> pa.Array:
-    """The same values in the type `plain` says."""
+    """The same values in the type that `plain` returns."""
     while pt.is_dictionary(array.type) or isinstance(array, pa.ExtensionArray):
         array = array.storage if isinstance(array, pa.ExtensionArray) else array.dictionary_decode()
     wanted = plain(array.type)
@@ -243,7 +243,7 @@ def converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(wanted), mask=mask)
     if pt.is_floating(wanted) and pt.is_decimal(array.type):
-        # By way of text, because Arrow's own cast is not correctly rounded and Spark's is.
+        # Through text, because Arrow's own cast does not round correctly and Spark's does.
         return array.cast(pa.string()).cast(wanted)
     if pt.is_floating(wanted) and pt.is_integer(array.type):
         return array.cast(wanted, safe=False)

@@ -1,8 +1,8 @@
 """Columns of any type as plain arrays, whose rows are copied out by position or by ranges.
 
-Arrow copies lists by a list of all their elements' places, eight bytes for each: rows of lists of
-small numbers took many times their size for a moment whenever some were copied. A range of lists
-is one range of elements, whatever those are, so here nothing is as long as there are elements.
+To copy lists, Arrow makes an array of the positions of all their elements, eight bytes for each,
+which is many times the size of a list of small numbers. Here lists are copied by ranges: the
+elements of neighbouring lists are one range, so no such array is needed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OFFSET_BYTES = 9
 
 
 class Values(Protocol):
-    """Values of one column. `valid` says which are there; None for all."""
+    """Values of one column. `valid` says which are not null; None if all are."""
 
     def taken(self, index: Index) -> pa.Array: ...
 
@@ -165,7 +165,7 @@ class StructValues:
 
 
 def values_of(array: pa.Array) -> Values:
-    """The values of an array whose type `is_ranged`, without a copy of most of them."""
+    """The values of an array whose type `is_ranged`; most types are not copied."""
     kind = array.type
     valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None
     if has_offsets(kind):
@@ -195,9 +195,9 @@ def aligned_bytes(array: pa.Array, width: int) -> Bytes:
 
 
 def elements_of(array: pa.Array) -> pa.Array:
-    """The elements of these lists, and of no others that lie beside them."""
+    """The elements of the lists in this array, without those of lists that were sliced off."""
     if pt.is_fixed_size_list(array.type):
-        # `values` begins with the parent's first row, whatever was sliced off.
+        # `values` also has the elements of lists that were sliced off.
         size = array.type.list_size
         return array.values.slice(array.offset * size, len(array) * size)
     if not len(array):
@@ -239,7 +239,7 @@ def rows_where(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
 
 @lru_cache
 def fixed_width(kind: pa.DataType) -> int | None:
-    """Bytes of a value whose bytes are all that there is to it; None for other types."""
+    """Bytes of a value, for types with one buffer of values of one width; None for others."""
     if pt.is_null(kind) or pt.is_dictionary(kind) or kind.num_fields:
         return None
     try:
@@ -250,7 +250,7 @@ def fixed_width(kind: pa.DataType) -> int | None:
 
 def is_ranged(kind: pa.DataType) -> bool:
     """Whether columns of this type can be copied by ranges of rows."""
-    # An extension type need not even have a hash.
+    # Asked first, because the answers are cached, and an extension type may have no hash.
     return not isinstance(kind, pa.BaseExtensionType) and _is_ranged(kind)
 
 

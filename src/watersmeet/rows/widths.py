@@ -16,12 +16,12 @@ _OFFSET_BYTES = 8
 
 
 def total_bytes(batch: pa.RecordBatch) -> int:
-    """What the rows take when dictionaries, views and runs are written out."""
+    """Bytes of all rows, when dictionaries, views and run-end encoded columns are plain columns."""
     return sum(_total(column) for column in batch.columns)
 
 
 def row_widths(batch: pa.RecordBatch) -> Widths:
-    """The same for each row."""
+    """Bytes of each row."""
     widths = np.zeros(len(batch), np.int64)
     for column in batch.columns:
         widths += _widths(column)
@@ -33,7 +33,7 @@ def longest_row(batch: pa.RecordBatch) -> int:
 
 
 def _total(array: pa.Array) -> int:
-    """Without looking at each row where the type allows it."""
+    """Bytes of a column, computed without looking at each row where the type allows it."""
     kind = array.type
     if has_offsets(kind):
         _, offsets = variable_bytes(array)
@@ -65,7 +65,7 @@ def _widths(array: pa.Array) -> Widths:
 
 
 def _of_views(array: pa.Array) -> Widths:
-    """A view is 16 bytes, of which the first four are the length. Nulls have whatever they have."""
+    """A view is 16 bytes. The first four are the length; of a null they may be anything."""
     views = np.frombuffer(array.buffers()[1], np.int32)[4 * array.offset :: 4][: len(array)]
     return np.maximum(views, 0).astype(np.int64) + _OFFSET_BYTES
 
@@ -79,15 +79,15 @@ def _of_nested(array: pa.Array) -> Widths:
         rows = np.arange(array.offset, array.offset + len(array))
         run = np.searchsorted(np.asarray(array.run_ends), rows, side="right")
         return _widths(array.values)[run]
-    # Unions and list views: rare, and Arrow's own figure is near enough to cut by.
+    # Unions and list views are rare, and Arrow's sum, divided evenly, is good enough to cut by.
     return np.full(len(array), -(-int(array.nbytes) // max(len(array), 1)), np.int64)
 
 
 def _of_ranges(array: pa.Array, starts: Widths, stops: Widths) -> Widths:
-    """What rows starts[k] .. stops[k] - 1 take, for every k.
+    """Bytes of rows starts[k] .. stops[k] - 1, for every k.
 
-    Lists may have a thousand times as many elements as there are lists, so only an encoding that
-    hides how long its values are is looked at element by element.
+    There may be a thousand times as many elements as lists, so they are summed up one by one only
+    in encodings whose offsets do not tell.
     """
     kind, counts = array.type, stops - starts
     width = _fixed_width(kind)

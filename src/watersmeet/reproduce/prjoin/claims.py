@@ -38,12 +38,13 @@ from watersmeet.reproduce.prjoin.streams import STREAMS, Stream, StreamRuns
 from watersmeet.sim.delays import Seconds
 
 CLOSE = 1.1
-"""Within 10%: "very close", "match very well", "similar"."""
+"""A factor: within 10% is what the paper calls "very close", "match very well", "similar"."""
 
 PAPER_ROWS = 1e8
 
 
-# Found out by looking into the runs; shown only where a claim does not hold.
+# Reasons that were found by looking at what the joins did; each is shown only if its claim does
+# not hold.
 
 RATES_ARE_BOUND = (
     "Ten times is more than the paper's own equations give. Where all pages cost the same, Block "
@@ -289,7 +290,8 @@ def _early_end(run: Run, devices: Devices) -> float:
 
 
 def _results_at(run: Run, devices: Devices, instants: Seconds) -> Seconds:
-    """Between two reports as if results came evenly, which favours the one with longer steps."""
+    """How many results there were at each instant, taken to grow evenly between two reports. That
+    favours the algorithm that reports less often."""
     times, results = run.reported(devices)
     at: Seconds = np.interp(instants, np.append(0.0, times), np.append(0.0, results))
     return at
@@ -433,7 +435,7 @@ def _widths(runs: Runs, parameters: Parameters) -> list[Claim]:
 
 
 def _reached(run: Run, width: float) -> float:
-    """From when on the interval is narrower; it is zero in the end."""
+    """The time from which on the interval is narrower than `width`; in the end its width is 0."""
     times, relative = half_widths(run)
     wide = np.flatnonzero(~(relative <= width))
     return float(times[int(wide[-1]) + 1 if len(wide) else 0])

@@ -1,4 +1,4 @@
-"""What counted I/O costs in seconds, on the devices of the paper's section 6.1."""
+"""How many seconds counted I/O takes on the devices of the paper's section 6.1."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from watersmeet.sim.delays import Seconds
 class Devices:
     """Seconds per megabyte of the input disk and of temporary storage.
 
-    `seek` is paid where the reading of an extent begins. Spilled rows are written to the end of a
-    file, so writes pay none. `overlapped`: the two devices work at the same time.
+    `seek` are the seconds before an extent is read. Spilled rows are written to the end of a file,
+    so writes do not seek. `overlapped`: the two devices work at the same time.
     """
 
     input: float
@@ -26,7 +26,7 @@ class Devices:
     overlapped: bool = True
 
     def temporary(self, ledger: Ledger, megabytes_per_row: float, *, extents: float) -> Seconds:
-        """What each step costs on the temporary device, whose runs are so many extents long."""
+        """Seconds of each step on the temporary device; a run consists of `extents` extents."""
         seconds: Seconds = (
             megabytes_per_row * (self.write * ledger.written + self.read * ledger.read)
             + self.seek * extents * ledger.runs_read
@@ -38,9 +38,9 @@ class Devices:
     ) -> Seconds:
         """When each step is done. `ahead` rows of input may be read before older ones are done.
 
-        Synchronous I/O adds up. Overlapped, each device does its requests in order: temporary
-        storage is asked for a step's I/O when the step's input is there, and a step that reads
-        none of it need not wait for what is still being written.
+        Without overlap, times add up. With overlap, each device does its requests in order:
+        temporary storage begins a step's I/O when the step's input has been read, and a step that
+        reads nothing from temporary storage does not wait for its writes.
         """
         reading: Seconds = megabytes_per_row * self.input * ledger.input.astype(np.float64)
         temporary = self.temporary(ledger, megabytes_per_row, extents=extents)
@@ -49,7 +49,7 @@ class Devices:
             return summed
         arrived = np.cumsum(ledger.input)
         done_first = np.searchsorted(arrived, arrived - ahead, side="right") - 1
-        # A plain loop: there are some ten thousand steps, and each waits for the one before.
+        # In a plain loop: each of some ten thousand steps depends on the one before.
         return _overlapped(reading, temporary, ledger.read > 0, done_first)
 
 

@@ -1,4 +1,4 @@
-"""Which runs make which of the paper's figures."""
+"""The paper's figures, each drawn from some of the joins that were run."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from watersmeet.sim.delays import Seconds
 RESULTS = "results (% of all)"
 TIME = "elapsed time (seconds, charged)"
 WINDOWS = 60
-"""Pieces of time over which a result rate is counted."""
+"""Number of intervals of time for each of which a result rate is computed."""
 
 INK_OF = {"pr-join": "pr-join", "rpj": "rpj-beside"}
-"""RPJ has PR-Join's colour in its own figures."""
+"""RPJ needs another colour here, since its usual one is PR-Join's."""
 
 Drawn = Mapping[str, tuple[Run, Devices]]
 
@@ -204,7 +204,7 @@ def _figure_14(runs: Runs) -> Figure:
 
 
 def half_widths(run: Run) -> tuple[Seconds, Seconds]:
-    """When the interval was looked at, and half its width relative to the estimate."""
+    """When the interval was computed, and half its width relative to the estimate."""
     assert run.widths is not None
     return run.times(SSD)[run.widths.steps], run.widths.relative
 
@@ -299,7 +299,7 @@ def _intervals(title: str, drawn: Drawn) -> Panel:
 
 
 def intervals(run: Run, devices: Devices) -> tuple[Seconds, Seconds]:
-    """Times of the reports after memory first overflowed, and how long after the one before."""
+    """Times of the reports after memory first overflowed, and seconds since the report before."""
     times, _ = run.reported(devices)
     first = float(run.times(devices)[int(np.flatnonzero(run.ledger.written)[0])])
     later = times[1:] > first
@@ -307,7 +307,7 @@ def intervals(run: Run, devices: Devices) -> tuple[Seconds, Seconds]:
 
 
 def _thinned(line: Line) -> Line:
-    """At most so many points, the last one among them."""
+    """The line with at most 2 * POINTS of its points, the last one included."""
     if len(line.x) <= 2 * POINTS:
         return line
     kept = np.unique(np.linspace(0, len(line.x) - 1, 2 * POINTS).astype(int))

@@ -1,4 +1,4 @@
-"""The I/O of a join as it happened, in steps, from which any device's time can be computed."""
+"""A join's I/O, recorded in steps, from which its time on any device can be computed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Counts = NDArray[np.int64]
 class Ledger:
     """One row per step. A step ends with a batch of input or with a completed rectangle.
 
-    input, written, read: rows. runs_read: how many runs were begun to be read. bytes_written and
-    bytes_read: what the files really took, stamps and headers included. results: reported so far,
-    which are those of completed rectangles. reports: whether the step completed one. generation
-    and grown: of a partition's join, its number j and how many of the partition's rows were new.
+    input, written, read: rows. runs_read: runs whose first block was read. bytes_written and
+    bytes_read: bytes in files, with stamps and headers. results: those of all rectangles completed
+    so far. reports: whether the step completed a rectangle. generation, grown: of a partition's
+    join, its number among that partition's joins, and how many of the partition's rows were new.
     wall: seconds since the start, on this machine.
     """
 
@@ -46,7 +46,7 @@ class Ledger:
         return int(np.flatnonzero(self.input)[-1])
 
     def at_reports(self, times: Seconds) -> tuple[Seconds, Counts]:
-        """When something was reported, and how many results there were then."""
+        """The times of steps that completed a rectangle, and how many results there were then."""
         chosen = self.reports > 0
         return times[chosen], self.results[chosen]
 
@@ -98,7 +98,7 @@ class Bookkeeper:
             step.runs_read += io.first
 
     def follow(self, found: Iterator[Matches], *, rows: int = 0) -> Iterator[Matches]:
-        """Drain one call of the join, which was given so many rows of input."""
+        """Pass on the results of one call of the join, to which `rows` rows of input were given."""
         self._step.input += rows
         for matches in found:
             self._close_completed()

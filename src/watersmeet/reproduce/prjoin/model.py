@@ -1,6 +1,6 @@
 """The cost models as curves: what the paper draws as "c-" lines in figure 8.
 
-`costs` has the equations; here each step's cost and area are laid end to end.
+`costs` has the equations; here the costs and results of all steps are summed up.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from watersmeet.reproduce.prjoin.devices import DISK_SYNCHRONOUS
 from watersmeet.sim.delays import Seconds
 
 Modelled = tuple[Seconds, Seconds]
-"""Times, and the share of all results that has been reported at each."""
+"""Times, and the fraction of all results that has been reported by then."""
 
 
 def sequential(setting: Setting) -> Setting:
-    """Block Ripple reads what it spilled from end to end, without a random access."""
+    """The setting with the cost of sequential reads: Block Ripple reads whole files."""
     return replace(setting, read=DISK_SYNCHRONOUS.read)
 
 
 def grace(setting: Setting) -> Modelled:
-    """Section 3.1: nothing while partitioning, then evenly to the end."""
+    """Section 3.1: no results while partitioning, then evenly to the end."""
     partitioned = setting.pages * (setting.read_input + setting.write)
     end = partitioned + setting.pages * setting.read
     return np.array([0.0, partitioned, end]), np.array([0.0, 0.0, 1.0])
 
 
 def ripple(setting: Setting) -> Modelled:
-    """Section 3.2.1: memory, then one more memory in each iteration."""
+    """Section 3.2.1: first one memory full of rows is joined, then one more in each iteration."""
     setting = sequential(setting)
     size, blocks = sum(setting.block), setting.blocks
     done = np.append(np.arange(1.0, blocks), blocks)  # memories joined after each iteration
@@ -42,10 +42,11 @@ def ripple(setting: Setting) -> Modelled:
 
 
 def pr_join(setting: Setting, *, partitions: int, gamma: float) -> Modelled:
-    """Section 4.4: Join(i) whenever a partition has grown by 1 + gamma, staggered; then all.
+    """Section 4.4: Join(i) whenever partition i has grown by 1 + gamma; in the end, all partitions.
 
-    A partition is joined when it has (a + b)/n (1 + gamma)^(j + i/n) pages, unless less than
-    1 + gamma times that is still to come (eq. 11). On average (a + b)/n of it are in memory.
+    Partition i is joined for the j-th time when it has (a + b)/n (1 + gamma)^(j + i/n) pages,
+    unless less than 1 + gamma times that is still to come (eq. 11). On average (a + b)/n of its
+    pages are in memory.
     """
     held, whole = sum(setting.block) / partitions, setting.pages / partitions
     growth = 1 + gamma
@@ -53,7 +54,8 @@ def pr_join(setting: Setting, *, partitions: int, gamma: float) -> Modelled:
     most = int(np.log(setting.blocks) / np.log(growth)) + 1
     sizes = held * growth ** (np.arange(1, most + 1)[:, None] + place)
     sizes = np.sort(sizes[sizes * growth <= whole])
-    # A partition's join before this one, or phase 1: n joins ago, as they take turns.
+    # The size of the same partition at its join before, or after phase 1. Partitions take turns, so
+    # that was n joins ago.
     before = np.concatenate([np.full(partitions, held), sizes])[: len(sizes)]
     last = np.concatenate([np.full(partitions, held), sizes])[-partitions:]
     arriving = setting.read_input + setting.write

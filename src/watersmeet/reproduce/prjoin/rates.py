@@ -1,4 +1,4 @@
-"""Early result rates, as Table 2 counts them: every page costs the same, wherever it is."""
+"""Early result rates, as Table 2 counts them: all pages cost the same, on whichever device."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def unit(run: Run) -> float:
 
 
 def symmetric(run: Run) -> float:
-    """While all fits in memory."""
+    """The rate while all rows fit in memory."""
     last = _overflow(run.ledger) - 1
     return float(run.ledger.results[last] / np.sum(run.ledger.input[: last + 1]) / unit(run))
 
 
 def after_overflow(run: Run) -> float:
-    """From the first spill to the end of the input."""
+    """The rate from the first spill to the end of the input."""
     ledger = run.ledger
     some = slice(_overflow(ledger), ledger.input_end + 1)
     found = ledger.results[ledger.input_end] - ledger.results[some.start - 1]
@@ -29,7 +29,7 @@ def after_overflow(run: Run) -> float:
 
 
 def ripple(run: Run, step: int) -> float:
-    """The k-th iteration of Block Ripple: all I/O since the one before."""
+    """The rate of Block Ripple's iteration `step`, with all I/O since the one before."""
     ledger = run.ledger
     ends = np.flatnonzero(ledger.generation == step)
     begins = np.flatnonzero(ledger.generation == step - 1) if step > 1 else [_overflow(ledger) - 1]
@@ -40,10 +40,9 @@ def ripple(run: Run, step: int) -> float:
 
 
 def pr_join(run: Run, step: int) -> float | None:
-    """The j-th joins of all partitions; None if there was none before the input ended.
+    """The rate of the `step`-th joins of all partitions; None if none came before the input's end.
 
-    A join step is the reading and spilling of the partition's new rows, and reading its runs
-    (section 4.4).
+    A join step reads and spills the partition's new rows, and reads its runs (section 4.4).
     """
     ledger = run.ledger
     found = np.diff(ledger.results, prepend=0)

@@ -32,7 +32,7 @@ def join_schema() -> JoinSchema:
 
 
 def write_relations(parameters: Parameters, directory: Path) -> dict[Relations, int]:
-    """Write both sides of all relations; how many results each pair of them has."""
+    """Write both sides of all relations; returns how many results the join of each pair has."""
     exact = {}
     for number, relations in enumerate(Relations):
         rng = np.random.default_rng([parameters.seed, number])
@@ -91,8 +91,8 @@ def join_size(left: Keys, right: Keys) -> int:
 
 
 def _members(parameters: Parameters) -> list[Keys]:
-    """Keys for every partition, as many as its Zipf share: "for the particular hash function used
-    in PR-Join, we generate a skewed key input according to Zipf distribution"."""
+    """Keys for every partition, with Zipf-distributed numbers: "for the particular hash function
+    used in PR-Join, we generate a skewed key input according to Zipf distribution"."""
     schema = join_schema()
     partitions = parameters.partitions(Case("pr-join", partitions=SSD_PARTITIONS))
     shares = zipf_probabilities(partitions, 1.0)
@@ -116,7 +116,8 @@ def _members(parameters: Parameters) -> list[Keys]:
 
 
 def _skewed(members: list[Keys], rows: int, rng: np.random.Generator) -> Keys:
-    """A partition by its share of the keys, then any of its keys: that is any of all keys."""
+    """Random keys. To choose a partition by its number of keys, and then one of its keys, is to
+    choose any of all keys."""
     return rng.choice(np.concatenate(members), size=rows)
 
 

@@ -1,4 +1,4 @@
-"""Runs the experiments and writes everything that a reader may want to look at."""
+"""Does the experiments and writes files with curves, claims, counted I/O, figures and a page."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def reproduce(
             f"--out {out} cannot be written to ({error.strerror}).",
             remedy="Name a directory that can be created.",
         ) from error
-    # Beside the output, because the temporary directory of many systems is no disk.
+    # Below the output directory: the temporary directory of many systems is kept in memory.
     with tempfile.TemporaryDirectory(prefix="files-", dir=out) as scratch:
         exact = write_relations(parameters, Path(scratch))
         runs = run_all(parameters, directory=Path(scratch), jobs=jobs, say=say)
@@ -91,7 +91,7 @@ def reproduce(
 
 
 def write_io(runs: Runs, path: Path) -> None:
-    """What every run read and wrote, and its seconds on this machine."""
+    """Write what the join of every case read and wrote, and its seconds on this machine."""
     header = "run,results,rows_in,rows_written,rows_read,runs_read,bytes_written,bytes_read,reports"
     lines = [header + ",wall_seconds"]
     for case, run in runs.items():
@@ -118,7 +118,7 @@ def command(parameters: Parameters) -> str:
 
 
 def described(parameters: Parameters) -> dict[str, str]:
-    """The page's table: what the paper gives first, what was chosen where it is silent after."""
+    """The page's table of parameters: first those that the paper gives, then those chosen here."""
     streams = stream_parameters(parameters)
     return {
         "records of a relation": f"{parameters.rows:,} of 100 bytes (the paper: 100 million); "

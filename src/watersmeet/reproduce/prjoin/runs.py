@@ -27,7 +27,7 @@ from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
 
 ACCOUNT_BYTES = 768 * 2**20
-"""What the operators may use beside rows, which `memory_rows` caps."""
+"""Memory for everything but rows in memory, which `memory_rows` limits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ def run_case(case: Case, *, parameters: Parameters, directory: Path) -> Run:
 def run_all(
     parameters: Parameters, *, directory: Path, jobs: int, say: Callable[[str], None]
 ) -> Runs:
-    """Every case, one line said for each."""
+    """Run every case, and say a line for each that is done."""
     one = partial(run_case, parameters=parameters, directory=directory)
     runs: Runs = {}
     for number, run in enumerate(_results(one, jobs), start=1):

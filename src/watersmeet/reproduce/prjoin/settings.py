@@ -13,7 +13,7 @@ SMALLEST_SCALE = 0.002
 
 INPUT_TO_MEMORY = 40
 FUDGE = 1.29
-"""What a row takes in the paper's hash tables, in rows (section 6.1)."""
+"""How many times its own size a row takes in the paper's hash tables (section 6.1)."""
 
 INPUT_MB = 10_000.0
 """One relation of the paper, in megabytes."""
@@ -84,12 +84,12 @@ PR_SKEW_PLAIN = Case(
 )
 GRACE_DOUBLE, RIPPLE_DOUBLE = Case("grace", Relations.DOUBLE), Case("ripple", Relations.DOUBLE)
 PR_DOUBLE = Case("pr-join", Relations.DOUBLE, partitions=SSD_PARTITIONS, stops=False)
-# Fewer partitions than in figure 10 (d): an estimate adds up all of them.
+# Fewer partitions than in figure 10 (d), because each estimate adds up all of them.
 PR_ESTIMATE = Case("pr-join", stops=False, remaps=False, estimates=True)
 RIPPLE_ESTIMATE = Case("ripple", estimates=True)
 
 CASES = (
-    # The long ones first, so that two cores end together.
+    # The slow ones first, so that two processes end at about the same time.
     PR_ESTIMATE,
     RIPPLE_DOUBLE,
     PR_DOUBLE,
@@ -113,7 +113,7 @@ CASES = (
 
 @dataclass(frozen=True)
 class Parameters:
-    """Everything a run depends on. `scale` shrinks the relations and the memory together."""
+    """Everything that results depend on. `scale` shrinks the relations and memory alike."""
 
     scale: float = 1.0
     seed: int = 2010
@@ -133,28 +133,29 @@ class Parameters:
 
     @property
     def memory_rows(self) -> int:
-        """A fortieth of both relations, less what the paper's hash tables take."""
+        """As many as fit a fortieth of both relations' bytes in the paper's hash tables."""
         return max(round(2 * self.rows / INPUT_TO_MEMORY / FUDGE), 20)
 
     @property
     def batch_rows(self) -> int:
-        """A hundredth of memory, so that no spill is dated much too late."""
+        """A hundredth of memory: a spill is recorded at most one batch late."""
         return max(self.memory_rows // 100, 5)
 
     def partitions(self, case: Case) -> int:
-        """Fewer at small scales, where a spill of a partition needs some rows to consist of.
+        """Fewer at small scales, so that a partition has some rows to spill.
 
-        But a partition of one side must fit in memory.
+        But one side's rows of a partition must fit in memory.
         """
         return max(min(case.partitions, self.memory_rows // 8), INPUT_TO_MEMORY)
 
     def extents(self, case: Case) -> float:
-        """How many extents of the paper's size a run stands for: more if partitions are fewer."""
+        """How many of the paper's extents a run stands for: more if there are fewer partitions."""
         return 1.0 if case.algorithm == "ripple" else case.partitions / self.partitions(case)
 
     @property
     def megabytes_per_row(self) -> float:
-        """Every row stands for as many of the paper's that its curves can be read beside ours."""
+        """A row counts as many megabytes as make a relation as large as the paper's, so that our
+        curves can be compared with its own."""
         return INPUT_MB / self.rows
 
     @property

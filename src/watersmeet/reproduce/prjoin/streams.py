@@ -30,14 +30,14 @@ from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
 
 SHARE = 0.2
-"""Of the paper's 2 million rows at scale 1."""
+"""The fraction of the paper's 2 million rows that is used at scale 1."""
 
 PAGE_ROWS = 85
 """Records of 12 bytes in a page of 1024."""
 
 MEMORY_ROWS = 1000 * PAGE_ROWS
 PARTITIONS = 40
-"""Of PR-Join: as few as leave the largest partition of one stream smaller than memory."""
+"""The fewest partitions of PR-Join whose largest, of one stream, is smaller than memory."""
 
 FREE = Processor(arrival=0.0, candidate=0.0, result=0.0, spilled_row=0.0)
 """Only I/O is charged, as in the paper's analysis (section 2)."""

@@ -18,12 +18,12 @@ LOOKS = 60
 """About how often the estimate is computed: it adds up all partitions each time."""
 
 CENTRE = PARETO / (PARETO - 1)
-"""The mean of the values: sums of differences to it lose no digits."""
+"""The mean of the values. Differences from it are summed up, so that sums lose no digits."""
 
 
 @dataclass(frozen=True, eq=False)
 class WidthsSeen:
-    """At the end of these steps: the estimate, and half its 95% interval relative to it."""
+    """The estimate at the end of some steps, and half its 95% interval relative to it."""
 
     steps: Counts
     value: Seconds
@@ -31,7 +31,7 @@ class WidthsSeen:
 
 
 class Widths:
-    """Estimates while a join runs, at completed rectangles and not at all of them."""
+    """Makes estimates while a join runs, at some of its completed rectangles."""
 
     def __init__(self, join: RectangleJoin, books: Bookkeeper, *, rows: tuple[int, int]) -> None:
         self._join = join

@@ -1,8 +1,8 @@
 """What RPJ's section 6 claims, each with a rule that was fixed before the measurement.
 
-"At every instant" is looked at on the figures' grid of instants, from the first flush (before it
-all algorithms do the same) to the last arrival. Runs are dated to within one batch of arrivals,
-half a percent of memory, so two curves count as equal when they are within 1% of each other.
+"At every instant" is checked on the figures' grid of instants, from the first flush (before it all
+algorithms do the same) to the last arrival. Times are exact to one batch of arrivals, half a
+percent of memory, so two curves count as equal when they are within 1% of each other.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from watersmeet.rows.address import Stage
 from watersmeet.sim.delays import Seconds
 
 EQUAL = 0.99
-"""Within 1%: what the batches of the simulation cannot tell apart."""
+"""A ratio. Within 1%, two curves count as equal: batches make times no more exact."""
 
 MOST = 0.5
 ABOUT_A_FIFTH = (0.1, 0.3)
 
 
-# Found out by looking into the runs; shown only where a claim does not hold.
+# Reasons that were found by looking at what the joins did; each is shown only if its claim does
+# not hold.
 
 RIVALS_USE_STALLS = (
     "HMJ and XJoin use the stalls as well as RPJ does. Their mm-stage finds 8% to 21% of the join "
@@ -103,13 +104,13 @@ def instants(
 
 
 def lowest_results(ahead: Run, behind: Run, at: Seconds) -> Lowest:
-    """The smallest ratio of results of one run to another's."""
+    """The smallest ratio of the results of `ahead` to those of `behind`."""
     mine, others = ahead.trace.results_at(at), behind.trace.results_at(at)
     return _lowest(mine / np.maximum(others, 1), at)
 
 
 def lowest_cost_ratio(cheap: Run, dear: Run, at: Seconds) -> Lowest:
-    """The smallest ratio of what the dear one pays per result to what the cheap one pays."""
+    """The smallest ratio of the cost per result of `dear` to that of `cheap`."""
     return _lowest(dear.trace.cost_at(at) / cheap.trace.cost_at(at), at)
 
 

@@ -1,4 +1,4 @@
-"""Which runs make which of the paper's figures 8 to 12."""
+"""The paper's figures 8 to 12, each drawn from some of the simulations."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from watersmeet.reproduce.rpj.settings import (
 )
 
 COMPARED = ("rpj", *RIVALS)
-"""RPJ first: the algorithm whose paper this is."""
+"""RPJ comes first, since this is its paper."""
 
 START = POINTS // 32
-"""Points left out of the height of a panel: a cost per result means little at the first ones."""
+"""How many first points do not count for the height of a panel, since their cost per result is high
+by chance."""
 
 Drawn = tuple[Figure, list[Curve]]
 

@@ -1,4 +1,4 @@
-"""Runs the experiments and writes everything that a reader may want to look at."""
+"""Does the experiments and writes files with curves, claims, figures and a page."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def command(parameters: Parameters) -> str:
 
 
 def described(parameters: Parameters) -> dict[str, str]:
-    """The page's table: what the paper gives first, what was chosen where it is silent after."""
+    """The page's table of parameters: first those that the paper gives, then those chosen here."""
     disk, processor = parameters.full_disk, parameters.processor
     return {
         "rows of both relations": f"{parameters.rows:,} (the paper: 2,000,000)",

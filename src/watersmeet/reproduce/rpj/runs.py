@@ -33,7 +33,7 @@ from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
 
 ACCOUNT_BYTES = 768 * 2**20
-"""What the operators may use beside rows, which `memory_rows` caps.
+"""Memory for everything but rows in memory, which `memory_rows` limits.
 
 In clean-up a third of it holds one block of 256 KiB for each run, so that about 1000 runs can be
 read together: as many as the paper's memory has pages.
@@ -58,7 +58,8 @@ Runs = dict[tuple[Setting, str], Run]
 
 @lru_cache(maxsize=1)
 def schedule_of(setting: Setting, parameters: Parameters) -> Schedule:
-    """The same rows for every algorithm: the seed and the setting decide, nothing else."""
+    """The rows that arrive. They depend on the seed and the setting only, so that they are the same
+    for every algorithm."""
     members = partition_members(parameters.partitions, parameters.keys_per_partition)
     rng = np.random.default_rng([parameters.seed, *f"{setting.network} {setting.name}".encode()])
     left, right = setting.pattern.weights
@@ -122,7 +123,7 @@ def tuning_of(algorithm: str, parameters: Parameters) -> Tuning:
 
 
 def run_all(parameters: Parameters, *, jobs: int, say: Callable[[str], None]) -> Runs:
-    """Every algorithm of figures 8 to 12 in every setting, one line said for each."""
+    """Run every algorithm of figures 8 to 12 in every setting, and say a line for each."""
     planned = plan()
     runs: Runs = {}
     for number, run in enumerate(_results(planned, parameters, jobs), start=1):
@@ -132,7 +133,7 @@ def run_all(parameters: Parameters, *, jobs: int, say: Callable[[str], None]) ->
 
 
 def plan() -> list[tuple[Setting, str]]:
-    """Figures 8 and 9 share their runs, and so do 10, 11 and 12."""
+    """What must be simulated: figures 8 and 9 show the same simulations, and so do 10 to 12."""
     compared = {
         Network.RELIABLE: ("rpj", *RIVALS),
         Network.UNRELIABLE: ("rpj", *RIVALS, *VARIANTS),

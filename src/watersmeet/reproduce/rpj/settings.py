@@ -66,10 +66,10 @@ def settings(network: Network) -> list[Setting]:
 
 @dataclass(frozen=True)
 class Parameters:
-    """Everything a run depends on.
+    """Everything that results depend on.
 
-    `scale` shrinks the relations and the memory. It shrinks the page and its access times too:
-    a run is then as many pages as at full size, a task takes the same share of the whole, and
+    `scale` shrinks the relations and memory. It shrinks pages and their access times, too, so that
+    a run has as many pages as at full size, a task takes the same fraction of the total time, and
     the curves keep their shape. Only the network's delays stay as they are.
     """
 
@@ -102,7 +102,7 @@ class Parameters:
 
     @property
     def batch_rows(self) -> int:
-        """Half a percent of memory, so that no flush is dated much too late; more when tiny."""
+        """Half a percent of memory: a flush is recorded at most one batch late. At least 25."""
         return max(25, self.memory_rows // 200)
 
     @property
