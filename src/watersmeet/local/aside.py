@@ -1,4 +1,4 @@
-"""Batches that memory has no room for: written to disk, and mapped from there."""
+"""Writes batches for which there is no memory to disk, and maps them into memory from there."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from watersmeet.store.spill import unusable
 
 
 class Aside:
-    """Puts batches aside in a directory.
+    """Writes a batch to a file in a directory, and returns it mapped from that file.
 
-    What is mapped is read when it is needed, and the system may drop it at any time. The files
-    have no names any more once this returns, and go with their last reader.
+    The system reads mapped pages when they are needed, and may drop them at any time. The file is
+    unlinked at once, so its space is freed when the batch is.
     """
 
     def __init__(self, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""Who calls the operator, with what, and when: the loop of a local join."""
+"""The loop of a local join: it calls the operator when batches arrive, stall or end."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from watersmeet.store.shares import MemoryShares
 
 
 class Driver:
-    """Feeds an operator in the caller's thread and hands out what it finds.
+    """Calls an operator in the caller's thread, and yields its results.
 
         push    while any input has batches waiting, the inputs in turn
         idle    when every open input has been silent for `wait_threshold` seconds
         end     when an input is complete; finish when all are
 
-    Nothing runs between two rows that the caller asks for, except the readers, until their
-    share of memory is full. After `close` no thread, file or memory of the run is left, but for
-    a reader whose source does not return.
+    While the caller asks for no rows, only the readers work, until their share of memory is full.
+    After `close` no thread, file or memory of the join is left, but for a reader whose source does
+    not return.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Driver:
         return self.schema
 
     def advance(self) -> pa.RecordBatch | None:
-        """The next rows of the result; None when there are no more or the run was closed."""
+        """The next rows of the result; None when there are no more or the join was closed."""
         with self._driving:
             try:
                 return next(self._results, None)
@@ -115,20 +115,20 @@ class Driver:
             if news is None:
                 self.stalls += 1
                 yield from self._emit(operator.idle(self._inbox.has_news))
-                # The operator has nothing left to do, or there is news. Either way:
+                # Either there is news, or the operator has nothing left to do and can only wait.
                 news = self._inbox.take(None)
             if isinstance(news, Failed):
                 yield from self._give_up(operator, news)
             elif news is not None:
                 yield from self._heed(operator, news)
-            del news  # It keeps its batch in memory, and the next one may be on its way.
+            del news  # Or its batch would stay in memory while the next one is taken.
         yield from self._emit(operator.lend(0))
         yield from self._emit(operator.finish())
 
     def close(self) -> None:
-        self._inbox.close()  # Whoever waits in there wakes up, so that the lock below comes free.
+        self._inbox.close()  # Wakes a thread that waits there, so that it releases the lock below.
         with self._driving, contextlib.ExitStack() as stack:
-            # Last in, first out. Whatever goes wrong before, the files go.
+            # Called last in, first out: the files are removed even if something before fails.
             stack.callback(self.claim.close)
             if self.operator is not None:
                 stack.callback(self.operator.close)
@@ -138,7 +138,8 @@ class Driver:
             stack.callback(self._leave)
 
     def _leave(self) -> None:
-        with contextlib.suppress(ValueError):  # Raised when an interrupt closes us from inside.
+        # A generator cannot be closed while it runs, as when an interrupt comes from inside of it.
+        with contextlib.suppress(ValueError):
             self._results.close()
 
     def _start(self) -> None:
@@ -177,7 +178,7 @@ class Driver:
                 self._leftovers.passed(nbytes)
 
     def _give_up(self, operator: JoinOperator, failed: Failed) -> Iterator[pa.RecordBatch]:
-        """Deliver all that follows from what has arrived, then raise the source's error."""
+        """Deliver all results of the rows that have arrived, then raise the source's error."""
         while self._inbox.has_news():
             news = self._inbox.take(None)
             if news is not None and not isinstance(news, Failed):
@@ -189,7 +190,7 @@ class Driver:
         raise self._failure(failed)
 
     def _certain(self, found: Iterator[Matches]) -> Iterator[Matches]:
-        """Leave out rows whose partner might have been among those that never came."""
+        """Leave out unmatched rows whose partner may be among the rows that did not come."""
         for matches in found:
             lone = Side.LEFT if matches.right is None else Side.RIGHT
             if matches.stage is not Stage.UNMATCHED or self.complete[lone.other]:

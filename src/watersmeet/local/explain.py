@@ -1,4 +1,4 @@
-"""A run in words: what it does, with how much memory, and what it has just decided and why."""
+"""A local join in words: what it does, with how much memory, its latest decisions and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files a path stands for, and their rows in order."""
+"""Finds the files that a path names, and reads their rows one file after the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMPRESSED_TOO = " (or .csv and .tsv with .gz, .bz2, .zst or .lz4 behind)"
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file, with the values that its `column=value` directories stand for."""
+    """One file, with the columns and values that its `column=value` directories give."""
 
     path: Path
     format: Format
@@ -28,7 +28,7 @@ class DataFile:
     values: dict[str, Any]
 
     def open(self, argument: str) -> Opened:
-        """The columns of the first file, and a reader of its rows."""
+        """Open the first file of an input: its columns, and a reader of its rows."""
         opened = self._opened(argument, None)
         own = opened.schema.remove_metadata()
         repeated = [name for name in self.partition.names if name in own.names]
@@ -38,7 +38,7 @@ class DataFile:
         )
 
     def read(self, argument: str, *, schema: pa.Schema) -> Read:
-        """The rows of a file that follows another with this schema."""
+        """Read a later file of an input, whose first file had this schema."""
         opened = self._opened(argument, schema)
         names = set(opened.schema.names) | set(self.partition.names)
         if names != set(schema.names):
@@ -77,9 +77,8 @@ class DataFile:
 def open_files(paths: list[Path], *, argument: str) -> Opened:
     """The schema of the first file, and a reader of all of them in order.
 
-    A directory stands for the files below it, in the order of their paths; `column=value`
-    directories become columns, as Spark and Hive write them. `*`, `?` and `[...]` stand for what
-    they do in a shell.
+    A directory means the files below it, in the order of their paths; `column=value` directories
+    become columns, as Spark and Hive write them. `*`, `?` and `[...]` mean what they do in a shell.
     """
     files = [file for path in paths for file in find_files(path, argument)]
     first = files[0].open(argument)
@@ -95,7 +94,7 @@ def open_files(paths: list[Path], *, argument: str) -> Opened:
 
 
 def find_files(path: Path, argument: str) -> list[DataFile]:
-    """The files that a path stands for."""
+    """The files that a path names."""
     return _reached(lambda: _find(path, argument), path, argument)
 
 
@@ -152,8 +151,8 @@ def _find_below(root: Path, argument: str) -> list[DataFile]:
         )
     if not any("=" in part for file, _ in found for part in file.relative_to(root).parent.parts):
         return [DataFile(file, form, pa.schema([]), {}) for file, form in found]
-    # Arrow knows Hive's escapes, its null and its types. Only names are looked at here: its
-    # scanner would decode whole row groups at a time.
+    # Arrow knows Hive's escapes, nulls and types, so it parses the names of the directories. It
+    # does not read the files: its scanner would decode whole row groups at a time.
     dataset = ds.dataset(
         [str(file) for file, _ in found],
         format=found[0][1].name,
@@ -169,5 +168,5 @@ def _find_below(root: Path, argument: str) -> list[DataFile]:
 
 
 def _is_data(path: Path) -> bool:
-    """Spark leaves `_SUCCESS`, `.crc` and `_temporary` beside the files it writes."""
+    """Whether a file is one of data, and not Spark's `_SUCCESS`, `.crc` or `_temporary`."""
     return not any(part.startswith((".", "_")) for part in path.parts)

@@ -1,4 +1,4 @@
-"""How one file becomes batches of a wanted size: Parquet, Arrow IPC (Feather) and CSV."""
+"""Reads a Parquet, Arrow IPC (Feather) or CSV file in batches of a wanted size."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from watersmeet.local.inflated import largest_batch
 from watersmeet.rows.widths import total_bytes
 
 MAX_ROWS = 65_536
-"""Rows per batch beyond which the kernels gain nothing and memory is only held longer."""
+"""The most rows of a batch. More would not make the kernels faster, and take more memory."""
 
 # Without a buffered stream Arrow loads whole column chunks: reading 4 M rows of four columns in
 # row groups of 2 M took 118 MB resident, with it 27 MB (pyarrow 26).
 _PARQUET_BUFFER = 64 * 1024
-# Where texts may be of any length, batches are of fewer rows than elsewhere, and the first one of
-# few. Fewer still would cost time: 1 M rows a side with short texts took 0.44 s of processor time
-# with this many, 0.62 s with 8,192.
+# If there are columns of texts, which may be of any length, batches have at most this many rows,
+# and the first one fewer. Smaller batches would cost time: 1 M rows a side with short texts took
+# 0.44 s of processor time with this many, 0.62 s with 8,192.
 _PARQUET_ROWS = 32_768
 _PARQUET_FIRST_ROWS = 256
-# A batch may be so many times as large as it was meant to be before fewer rows are asked for.
+# When a batch is this many times as large as it was meant to be, the next ones have fewer rows.
 _TOO_LARGE = 4
-# The schema is known and the first rows come after one block: of a megabyte that took 80 ms, of
-# this size 15 ms, and the whole file is read as fast.
+# Arrow parses one block before it gives the schema and the first rows: 80 ms for a megabyte, 15 ms
+# for this size. The whole file takes as long with either.
 _CSV_BLOCK = 128 * 1024
 _CSV_LARGEST_BLOCK = 2**30
 
 Read = Callable[[int], Iterator[pa.RecordBatch]]
-"""Yields every row, in batches of about so many bytes where the format allows."""
+"""Yields all rows, in batches of about the given number of bytes where the format allows it."""
 
 
 @dataclass(frozen=True)
 class Opened:
     """A file's columns and its rows.
 
-    `first_bytes` is how large its first batch may be, if that is not for us to choose.
+    `first_bytes` is how large its first batch may be, if the file decides that; 0 if we do.
     """
 
     schema: pa.Schema
@@ -55,12 +55,12 @@ class Format(Protocol):
     """What `pyarrow.dataset` calls it."""
 
     def open(self, path: Path, schema: pa.Schema | None = None) -> Opened:
-        """`schema` is that of the files before this one."""
+        """`schema` is that of the first file, None for the first file itself."""
         ...
 
 
 def rows_per_batch(schema: pa.Schema, batch_bytes: int) -> int:
-    """How many rows of this schema make about `batch_bytes`, if nothing of it is long."""
+    """How many rows of this schema make about `batch_bytes`, if texts and lists are short."""
     width = sum(_width(field.type) for field in schema)
     return max(1, min(MAX_ROWS, batch_bytes // max(1, width)))
 
@@ -77,9 +77,9 @@ def _width(kind: pa.DataType) -> int:
 class Parquet:
     """Row groups, each read a batch at a time.
 
-    How long a row is when decoded is told by no footer (a text that repeats is stored once), so
-    the first batch is small, its rows are measured, and a batch that comes out much too large
-    makes the following ones shorter.
+    No footer says how long rows are when decoded (a text that repeats is stored once). So the first
+    batch is small and its rows are measured, and after a batch that is much too large the next ones
+    have fewer rows.
     """
 
     name = "parquet"
@@ -111,7 +111,8 @@ class _ParquetRows:
             yield from self._group(group)
 
     def _group(self, group: int) -> Iterator[pa.RecordBatch]:
-        """A row group's rows. To change the size of batches is to begin the group again."""
+        """A row group's rows. Arrow cannot change the size of batches on the way, so for another
+        size the group is read again, without the rows that were yielded."""
         metadata = self._file.metadata.row_group(group)
         stored = metadata.total_byte_size / max(metadata.num_rows, 1)
         done, known = 0, self._width > 0
@@ -131,7 +132,7 @@ class _ParquetRows:
                 mean = total_bytes(fresh) / len(fresh)
                 yield fresh
                 del batch, fresh
-                # Long rows come in swarms: what was longest is not soon forgotten.
+                # Long rows tend to come together, so the estimate falls slowly after them.
                 self._width = max(mean, 0.75 * self._width)
                 wanted = self._rows(max(stored, self._width))
                 if (not known and wanted > size) or mean * size > _TOO_LARGE * self._batch_bytes:
@@ -157,8 +158,8 @@ def _is_fixed(kind: pa.DataType) -> bool:
 class ArrowIpc:
     """Both the file format (which Feather is) and the stream format, told apart by content.
 
-    What is stored as it is, is mapped, and cut without being copied. What is compressed is
-    written out batch by batch, and how large those are was decided by who wrote the file.
+    Batches that are not compressed are mapped, and sliced without a copy. Compressed batches are
+    decompressed whole, so whoever wrote the file decided how large they are.
     """
 
     name = "ipc"
@@ -174,14 +175,14 @@ class ArrowIpc:
 
         def read(batch_bytes: int) -> Iterator[pa.RecordBatch]:
             if largest:
-                return stored  # and no generator, which would keep the batch that it handed over
+                return stored  # not a generator, which would keep the batch that it has yielded
             return (piece for batch in stored for piece in cut(batch, batch_bytes))
 
         return Opened(reader.schema, read, largest)
 
 
 def cut(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Slices of about so many bytes, of rows that somebody else holds."""
+    """Slices of about `batch_bytes`, without copying the batch."""
     rows = MAX_ROWS
     start = 0
     while start < len(batch):
@@ -199,7 +200,7 @@ def cut(batch: pa.RecordBatch, batch_bytes: int) -> Iterator[pa.RecordBatch]:
 class Csv:
     """A header line, then values whose types are inferred from the first block.
 
-    The first file's types hold for all, or "1" in one file and "1.5" in the next would clash.
+    All files get the types of the first, or "1" in one file and "1.5" in the next would differ.
     """
 
     delimiter: str = ","
@@ -207,8 +208,8 @@ class Csv:
     name = "csv"
 
     def open(self, path: Path, schema: pa.Schema | None = None) -> Opened:
-        # To know the columns is to have parsed the first block: a second reader would parse it
-        # again, half of the time to the first row.
+        # Opening the file parses its first block. The reader is kept for the rows, because a second
+        # one would parse the block again, which is half of the time to the first row.
         reader, block = self._first(path, schema)
         if schema is None:
             _check_text(reader.schema, path)
@@ -238,7 +239,7 @@ class Csv:
                             yield fresh
                 return
             except pa.ArrowInvalid as error:
-                # A line that is longer than a block: begin again with longer ones.
+                # A line is longer than a block: begin again with longer blocks.
                 block = _longer(block, path, error)
             reader = self._reader(path, schema, block)
 
@@ -253,14 +254,14 @@ class Csv:
 
 
 def _longer(block: int, path: Path, error: pa.ArrowInvalid) -> int:
-    """The next size of a block, if its size was what is wrong."""
+    """A larger size for blocks if the error is about their size; otherwise raises the error."""
     if "straddl" not in str(error) or block >= min(_CSV_LARGEST_BLOCK, 2 * path.stat().st_size):
         raise error
     return 8 * block
 
 
 def _check_text(schema: pa.Schema, path: Path) -> None:
-    """Arrow takes text that is not UTF-8 for bytes, and nobody would know."""
+    """Refuse text that is not UTF-8: Arrow would read it as bytes without saying so."""
     odd = [field.name for field in schema if pt.is_binary(field.type)]
     if odd:
         raise InvalidArgument(

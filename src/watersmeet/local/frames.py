@@ -1,7 +1,7 @@
 """Frames of other libraries as batches of a wanted size.
 
-pandas would turn the whole frame into Arrow when asked for a stream, which is all of it once
-more; DuckDB makes batches of a million rows.
+As a stream, pandas would convert the whole frame to Arrow at once, a second copy of it, and DuckDB
+would make batches of a million rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from watersmeet.local.formats import MAX_ROWS, Read, cut
 from watersmeet.rows.widths import total_bytes
 
 _FIRST_ROWS = 256
-# As many as fill the kernels' loops; texts of kilobytes are then some megabytes a batch.
+# Enough rows for the kernels to be fast; a batch of texts of kilobytes has some megabytes then.
 _DUCKDB_ROWS = 1024
 
 
@@ -51,12 +51,12 @@ def open_pandas(frame: Any, name: str) -> tuple[pa.Schema, Read]:
 
 
 def _fields(frame: Any) -> pa.Schema:
-    """The columns, with an index that is no mere numbering among them, as pandas has it."""
+    """The columns, with those of the index unless it is a mere numbering, as pandas converts it."""
     return pa.Schema.from_pandas(frame.iloc[:_FIRST_ROWS]).remove_metadata()
 
 
 def _field(frame: Any, field: pa.Field) -> pa.Field:
-    """A column of Python objects is what all of its values are, not only the first ones."""
+    """The field with its true type: of Python objects, all values must be looked at to know it."""
     if field.name in frame.columns and frame[field.name].dtype == object:
         kind = pa.infer_type(frame[field.name].to_numpy(), from_pandas=True)
         return pa.field(field.name, kind)
@@ -70,7 +70,7 @@ def is_duckdb(source: Any) -> bool:
 
 def open_duckdb(relation: Any, name: str) -> tuple[pa.Schema, Read]:
     try:
-        # Older versions call it by the other name.
+        # Older versions of DuckDB call it `fetch_record_batch`.
         open_reader = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
         reader = open_reader(_DUCKDB_ROWS)
     except Exception as error:

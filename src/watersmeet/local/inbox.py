@@ -17,26 +17,27 @@ from watersmeet.rows.widths import row_widths, total_bytes
 from watersmeet.store.account import MemoryAccount
 
 _FIRST_ROWS = 1024
-# Two large batches at once may take this share of all memory; more than that, and the second one
-# waits until the first is joined.
+# Two large batches may take this fraction of all memory together. If they would take more, the
+# second one waits until the first is joined.
 _TOGETHER = 0.5
-# How long an input leaves another alone while that is asked for a batch that is large, or may be:
-# so long, or as many times as long as that source took for the one before; less for its first.
-# After that the source is taken to hang, and is not waited for again before it has delivered.
+# How long an input waits while another one's source makes a batch that is, or may be, large: these
+# seconds, or this many times the seconds that the source took for the batch before; less for its
+# first batch. After that the source is taken to hang, and no input waits for it again before it
+# has delivered a batch.
 _COURTESY_S = 2.0
 _COURTESY_TIMES = 4
 _FIRST_COURTESY_S = 1.0
 
 
 class Closed(Exception):
-    """The join has gone; a reader that learns this stops."""
+    """Raised in a reader's thread when the join has been closed; the reader then ends."""
 
 
 @dataclass
 class _Parcel:
-    """A batch as it came. Its memory is held until the last of its pieces is joined.
+    """A batch as it came. Its memory is counted until the last of its pieces is joined.
 
-    One that was put aside takes none.
+    A batch that was put aside takes no memory.
     """
 
     nbytes: int
@@ -46,7 +47,7 @@ class _Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Part of an arrived batch, small enough for one push."""
+    """A piece of an arrived batch, small enough for one push."""
 
     input: int
     batch: pa.RecordBatch
@@ -62,7 +63,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The input raised after everything that it had delivered."""
+    """The input's source raised an error, after all batches that were put before."""
 
     input: int
     error: BaseException
@@ -70,7 +71,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Input needs so many bytes beyond its share, or no longer needs as many as it had."""
+    """The inputs need this many bytes beyond their shares: more than they had, or fewer."""
 
     nbytes: int
 
@@ -79,13 +80,14 @@ News = Arrived | Ended | Failed | Wanted
 
 
 class Inbox:
-    """What has arrived, for each input and in order, within each one's share of bytes where it can.
+    """A queue of arrived batches for each input, of no more bytes than its share where possible.
 
-    Readers wait for room before they ask their source for more, so every batch that exists is
-    counted: as large as the one before it while it is being made, then as large as it is. Batches
-    that are larger than an input's share borrow from the memory of rows, which make way before the
-    next one is asked for (`Wanted`). A large one that nobody could foresee, or that cannot be
-    joined yet, is put aside. The last news of an input is that it ended or failed.
+    A reader waits until there is room for a batch as large as its source's last one before it asks
+    for the next. So an input exceeds its share by at most one batch, which is larger than the one
+    before. An input whose batches are larger than its share borrows memory from the rows of the
+    join: the operator frees it (`Wanted`) before the next batch is asked for. A large batch that
+    could not be foreseen, or that cannot be joined yet, is put aside on disk. The last news of an
+    input is that it ended or failed.
     """
 
     def __init__(
@@ -96,9 +98,9 @@ class Inbox:
         put_aside: Callable[[pa.RecordBatch], pa.RecordBatch],
         expected: Sequence[int | None] = (0, 0),
     ) -> None:
-        """`expected` is how large the first batch of each input may be, None if nobody knows.
+        """`expected` is how large the first batch of each input may be, None if that is not known.
 
-        `put_aside` makes a batch of one that takes no memory.
+        `put_aside` writes a batch to disk, and returns one of the same rows that takes no memory.
         """
         self._account = account
         self._share = share
@@ -107,15 +109,15 @@ class Inbox:
         self._news: list[deque[News]] = [deque() for _ in range(inputs)]
         self._held = [0] * inputs
         self._asked = [0] * inputs
-        """Bytes of a large batch that an input's source is being asked for."""
+        """Bytes of the large batch that a source is making now, by input."""
         self._wants = [0] * inputs
-        """Bytes of a large batch that an input would ask for, were it its turn."""
+        """Bytes of the large batch that an input will ask for when it is its turn."""
         self._asked_last: int | None = None
         self._asked_at = [0.0] * inputs
         self._took = [0.0] * inputs
-        """Seconds that a source took for its latest batch."""
+        """Seconds that a source took for its latest batch, by input."""
         self._hangs = [False] * inputs
-        """Whether a source has been waited for in vain since its latest batch."""
+        """Whether another input has waited for a source in vain since its latest batch."""
         self._leaving = [0] * inputs
         """Bytes of a large batch that was put aside and that its reader may still hold."""
         self._aside = [0] * inputs
@@ -126,13 +128,13 @@ class Inbox:
         self._piece_rows = [_FIRST_ROWS] * inputs
         self._turn = 0
         self._closed = False
-        # Reentrant: a garbage collection inside a locked section may close the run it frees.
+        # Reentrant: a garbage collection in a locked section may close the join that it frees.
         self._changed = threading.Condition(threading.RLock())
 
     # ---- what readers do ------------------------------------------------------------------------
 
     def has_room(self, input: int) -> bool:
-        """Whether a batch as large as the latest one fits; one always does."""
+        """Whether a batch as large as the latest one fits; an input without batches has room."""
         if self._aside[input]:
             return False
         held = self._held[input]
@@ -152,19 +154,21 @@ class Inbox:
             self._asked_at[input] = time.monotonic()
 
     def _leave(self, input: int) -> None:
-        """A reader that comes back has let go of its latest batch."""
+        """A reader that asks for the next batch holds its latest one no more."""
         if self._leaving[input]:
             self._leaving[input] = 0
             self._changed.notify_all()
 
     def _have_made_way(self) -> bool:
-        """Whether rows take no memory that input needs; before all columns are known, none do."""
+        """Whether the operator has freed the memory that input needs. There is no operator, and
+        there are no rows, before the columns of all inputs are known."""
         return self._needs() <= self._lent or None in self._columns
 
     def _first_of(self, input: int) -> int:
-        """How large a first batch may be of which nothing is known: as large as the others'.
+        """How large a first batch of which nothing is known may be: as large as the other inputs'.
 
-        Were all asked for at once, several large ones could be there before anybody knew.
+        Waits for the first batches that others have asked for. If all sources were asked at once,
+        several large batches could be in memory before it is known that they are large.
         """
         for other in self._others(input):
             if self._latest[other] is None and self._asked_at[other]:
@@ -197,14 +201,15 @@ class Inbox:
             self._wait_for(fits)
             for other in others:
                 self._wait_patiently(other, is_my_turn)
-            if fits():  # and if it is another's turn, its source hangs
+            if fits():  # If it is another input's turn, that one's source hangs.
                 break
         self._wants[input] = 0
         self._asked[input], self._asked_last = nbytes, input
         self._changed.notify_all()
 
     def _wait_patiently(self, other: int, satisfied: Callable[[], bool]) -> None:
-        """Wait for what another input's source must do, unless that hangs."""
+        """Wait until the condition holds, which another input's source must bring about, or until
+        that source is taken to hang."""
         patience = _FIRST_COURTESY_S
         if self._hangs[other]:
             patience = 0.0
@@ -214,14 +219,14 @@ class Inbox:
         self._hangs[other] = self._hangs[other] or not satisfied()
 
     def show_columns(self, input: int, schema: pa.Schema) -> None:
-        """Tell what an input's batches look like, before the first of them may find room."""
+        """Make an input's schema known, which may be before there is room for its first batch."""
         with self._changed:
             self._columns[input] = schema
             self._changed.notify_all()
 
     def put(self, input: int, batch: pa.RecordBatch) -> None:
         written_out = total_bytes(batch)
-        # Arrow counts all of the text that views point into, be it a row's or not.
+        # For text views Arrow counts all of the buffers that they point into, used or not.
         nbytes = min(batch.nbytes, written_out)
         with self._changed:
             self._stop_if_closed()
@@ -248,9 +253,10 @@ class Inbox:
         self._changed.notify_all()
 
     def _can_stay(self, input: int, nbytes: int) -> bool:
-        """Whether a large batch can be held until it is joined.
+        """Whether a large batch can stay in memory until it is joined.
 
-        Not if another input must be asked for its columns first: its batch may be large too.
+        Not if the columns of another input are still unknown: its first batch must come before
+        anything is joined, and may be large, too.
         """
         others = self._others(input)
         return (
@@ -264,16 +270,17 @@ class Inbox:
         self._stop_if_closed()
 
     def _fits(self, nbytes: int, others: int) -> bool:
-        """Whether a large batch of one input can be there beside what the others have."""
+        """Whether a large batch of an input can be in memory beside `others` bytes of others."""
         return others <= self._share or nbytes + others <= _TOGETHER * self._account.limit
 
     def _needs(self) -> int:
-        """Bytes beyond the shares that input has, or is about to have."""
+        """Bytes beyond their shares that the inputs have, or will have when sources deliver."""
         total = sum(self._held) + sum(self._asked)
         return max(total - len(self._held) * self._share, 0)
 
     def _cut(self, input: int, batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
-        """Pieces that begin small and double: the first result should not wait for a large one."""
+        """Cut a batch into pieces. The first pieces of an input are small, and later ones twice as
+        large as the one before, so that the first result comes soon."""
         most = max(self._share // 4, 1)
         ends = None if nbytes <= most else np.cumsum(row_widths(batch))
         start = 0
@@ -296,7 +303,7 @@ class Inbox:
     # ---- what the join does ---------------------------------------------------------------------
 
     def take(self, timeout: float | None) -> News | None:
-        """The next news, the inputs in turn while they have some; None after `timeout` seconds."""
+        """The next news, from the inputs in turn; None if there is none for `timeout` seconds."""
         with self._changed:
             if not self._changed.wait_for(self.has_news, timeout):
                 return None
@@ -310,7 +317,7 @@ class Inbox:
             return self._news[input].popleft()
 
     def first(self, input: int) -> News | None:
-        """What `input` has to say next, without taking it."""
+        """The next news of `input`, without taking it."""
         queue = self._news[input]
         return queue[0] if queue else None
 
@@ -322,17 +329,18 @@ class Inbox:
             self._wait_for(satisfied)
 
     def has_news(self) -> bool:
-        """Takes no lock: the reactive stage asks after every block. To be closed is news too."""
+        """Whether `take` would return at once. Takes no lock, because the reactive stage asks after
+        every block."""
         return bool(any(self._news) or self._needs() != self._lent or self._closed)
 
     def lend(self, nbytes: int) -> None:
-        """Rows have made way for so many bytes of input."""
+        """The operator has freed `nbytes` of its memory for input."""
         with self._changed:
             self._lent = nbytes
             self._changed.notify_all()
 
     def joined(self, arrived: Arrived) -> None:
-        """The join has its own copy of these rows; their memory may go."""
+        """The operator has its own copy of these rows, so they do not count as input any more."""
         with self._changed:
             arrived.parcel.pieces -= 1
             if arrived.parcel.pieces == 0:

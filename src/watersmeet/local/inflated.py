@@ -1,9 +1,9 @@
-"""How large the compressed batches of an Arrow file are when written out, without doing so.
+"""How large the compressed batches of an Arrow file are, found without decompressing them.
 
-Arrow tells the size of a stored batch only once it has been decompressed. Every compressed buffer
-begins with its true length, and where buffers are is said by the message before them, which is a
-flatbuffer (Arrow's Message.fbs: a Message has a header, here a RecordBatch, whose third field
-lists its buffers).
+Arrow tells the size of a stored batch only after it has decompressed it. But every compressed
+buffer begins with its true length, and the message before the buffers says where they are. It is a
+flatbuffer (Arrow's Message.fbs: a Message has a header, here a RecordBatch, whose third field lists
+its buffers).
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def _inflated(message: pa.Message) -> int:
 
 
 def _table_at(header: bytes, place: int) -> int:
-    """Where the table begins that is pointed to from a place."""
+    """The position of the table to which the offset at `place` points."""
     return place + int(struct.unpack_from("<I", header, place)[0])
 
 
 def _field(header: bytes, table: int, number: int) -> int:
-    """Where a field of a table is; 0 when the table is without it."""
+    """The position of a field of a table; 0 if the table does not have it."""
     fields = table - int(struct.unpack_from("<i", header, table)[0])
     (size,) = struct.unpack_from("<H", header, fields)
     place = 4 + 2 * number

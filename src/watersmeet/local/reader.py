@@ -1,4 +1,4 @@
-"""One thread per input: it asks its source for batches and leaves them in the inbox."""
+"""One thread for each input, which asks its source for batches and puts them into the inbox."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from watersmeet.rows.widths import longest_row
 from watersmeet.store.leftovers import Leftovers
 
 _PATIENCE_S = 0.25
-# A row is there several times while it passes: in its batch, among the rows in memory, in a block
-# on its way to disk, in a result beside a row of the other side.
+# Several copies of a row are in memory at a time: in its batch, among the operator's rows, in a
+# block that is being written, in a result beside a row of the other side.
 _ROWS_IN_MEMORY = 8
 
 
 class Reader:
-    """Reads one source to its end, its failure, or the close of the join.
+    """Reads one source until it ends or fails, or until the join is closed.
 
-    A source that never returns cannot be interrupted from outside. The thread is a daemon,
-    holds nothing of the join but the inbox, and leaves at the source's next sign of life.
+    A source that does not return cannot be interrupted from outside. So the thread is a daemon that
+    refers to nothing of the join but the inbox, and it ends when the source returns after all.
     """
 
     def __init__(self, source: Source, inbox: Inbox, *, memory: int) -> None:
@@ -56,16 +56,16 @@ class Reader:
                 self._check_rows(batch)
                 nbytes = batch.nbytes
                 self._inbox.put(side, self._fitting(batch, schema))
-                del batch  # While we wait for room, only the inbox should hold it.
+                del batch  # Or it would stay in memory while this thread waits for room.
                 leftovers.passed(nbytes)
             self._inbox.end(side)
         except Closed:
             pass
-        except BaseException as error:  # Even SystemExit belongs to the one who joins.
+        except BaseException as error:  # Even SystemExit is raised again in the caller's thread.
             self._inbox.fail(side, error)
 
     def _check_rows(self, batch: pa.RecordBatch) -> None:
-        """A batch of any size is taken in pieces; a row is not."""
+        """Refuse a row that is too long for the memory: batches are cut into pieces, not rows."""
         most = self._memory // _ROWS_IN_MEMORY
         if batch.nbytes <= most or (longest := longest_row(batch)) <= most:
             return
@@ -80,7 +80,7 @@ class Reader:
         if batch.schema.equals(schema):
             return batch
         if batch.schema.names == schema.names and batch.schema.types == schema.types:
-            # Only nullability differs, which is a promise about the rows and no part of them.
+            # Only nullability differs, which says something about the rows and changes none.
             return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
         raise SchemaError(
             f"{self._source.name} delivered a batch with the columns {_describe(batch.schema)}, "

@@ -89,7 +89,7 @@ def join(
     )
     limit, shares = MemoryShares.parse(memory)
     patience = _seconds(wait_threshold)
-    # A side's share of input memory holds several batches, or reading would wait for joining.
+    # Small enough that an input's share holds several batches, or readers would wait for the join.
     batch_bytes = shares.input // 8
     sources = (
         open_source(left, side=Side.LEFT, batch_bytes=batch_bytes),
@@ -109,21 +109,21 @@ def join(
 
 
 class LocalJoin:
-    """A running join: iterate over it, read it whole, or ask it how it is doing.
+    """A running join: iterate over it, read it whole, or ask for its metrics.
 
-    It stops reading while nobody asks for rows. Leaving it, in whatever way, stops its threads
-    and removes its files: the end of the result, `close`, a `with` block, an exception, or
-    simply the last reference to it going away.
+    It stops reading soon after the last request for rows. Its threads end and its files are removed
+    at the end of the result, by `close`, at the end of a `with` block, after an exception, or when
+    there is no more reference to it.
 
-    Rows come once. At its end a run has nothing more to give, as any iterator; one that was
-    closed, or has failed, raises RunClosed when it is asked for rows: no rows are a result too.
+    Rows come once. After its last row it yields no more, as any iterator. If it was closed, or has
+    failed, it raises RunClosed, because no rows would look like a result.
     """
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._closed: str | None = None
-        """What ended the run before or after its last row, once something has."""
-        # The driver knows nothing of us, so this fires as soon as the caller lets go.
+        """Why the join cannot be asked for rows any more; None while it can."""
+        # The driver has no reference to this object, so this is called once the caller has none.
         self._abandoned = weakref.finalize(self, driver.close)
 
     def __iter__(self) -> Self:
@@ -183,7 +183,7 @@ class LocalJoin:
         return pa.Table.from_batches(batches, schema=self._driver.columns().output)
 
     def close(self) -> None:
-        """Stop, whatever is still to come. May be called more than once."""
+        """Stop the join, even if rows are still to come. May be called more than once."""
         self._closed = self._closed or _CLOSED
         self._release()
 
@@ -193,7 +193,7 @@ class LocalJoin:
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """An error in here is the end of the run: it must not look like the end of its rows."""
+        """After an error in here the join raises RunClosed, instead of yielding no more rows."""
         try:
             yield
         except BaseException as error:
@@ -212,7 +212,7 @@ _CLOSED = "was closed"
 
 
 def _check_stored(source: Source, limit: int) -> None:
-    """What is compressed as one is written out as one, and has to fit."""
+    """Refuse a file with compressed batches larger than memory: they are decompressed whole."""
     if source.first_bytes is not None and source.first_bytes > limit:
         raise MemoryTooSmall(
             f"{source.name} has compressed batches of up to {source.first_bytes:,} bytes, which "

@@ -1,4 +1,4 @@
-"""What can be joined locally, and how each kind is turned into batches a few at a time."""
+"""Recognises the kinds of inputs that can be joined locally, and turns each into batches."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["MAX_ROWS", "Source", "open_source", "rows_per_batch"]
 
 @dataclass(frozen=True)
 class Source:
-    """One input of a join: what it is called in messages, its columns, its batches.
+    """One input of a join: its name in messages, its columns, its batches.
 
     `schema` is None for plain iterators, whose columns are known with their first batch.
     `batches` is called once, in the thread that reads this source. `first_bytes` is how large the
-    first batch may be if that is not for us to choose, None if nobody knows.
+    first batch may be if the source decides that, None if it is not known; 0 if we decide.
     """
 
     side: Side
@@ -38,7 +38,7 @@ class Source:
 
 
 def open_source(source: Any, *, side: Side, batch_bytes: int) -> Source:
-    """Recognise `source`; read its schema where it has one, and no row.
+    """Recognise `source`, and read its schema if it has one, but no rows.
 
     Files, frames and datasets are read in batches of about `batch_bytes`.
     """
@@ -54,7 +54,7 @@ def open_source(source: Any, *, side: Side, batch_bytes: int) -> Source:
         source = pa.Table.from_batches([source])
     name = f"{word} ({type(source).__name__})"
     if isinstance(source, pa.Table):
-        # Not as a stream of another library: that would lose types which nobody has registered.
+        # Not through the Arrow stream interface, which loses extension types without registration.
         return Source(side, name, source.schema, lambda: _cut_all(source.to_batches(), batch_bytes))
     if isinstance(source, pa.RecordBatchReader):
         return Source(side, name, source.schema, lambda: iter(source), None)
@@ -65,7 +65,7 @@ def open_source(source: Any, *, side: Side, batch_bytes: int) -> Source:
         schema, read = open_duckdb(source, name)
         return Source(side, name, schema, lambda: read(batch_bytes))
     if hasattr(source, "__arrow_c_stream__"):
-        # The frames of Polars and others.
+        # Frames of Polars and other libraries.
         reader = _open_stream(source, name)
         return Source(side, name, reader.schema, lambda: _cut_all(reader, batch_bytes))
     if isinstance(source, Iterable) and not isinstance(source, bytes | bytearray | memoryview):
@@ -109,7 +109,7 @@ def _dataset(dataset: ds.Dataset, *, side: Side, batch_bytes: int) -> Source:
     rows = rows_per_batch(dataset.schema, batch_bytes)
 
     def read() -> Iterator[pa.RecordBatch]:
-        # Arrow's defaults keep 16 batches of 4 files in flight, outside our account.
+        # By default Arrow reads 16 batches of 4 files ahead, which the memory account cannot see.
         batches: Iterator[pa.RecordBatch] = dataset.to_batches(
             batch_size=rows, batch_readahead=1, fragment_readahead=1, use_threads=False
         )
@@ -119,7 +119,8 @@ def _dataset(dataset: ds.Dataset, *, side: Side, batch_bytes: int) -> Source:
 
 
 def _is_plain_parquet(dataset: ds.Dataset) -> bool:
-    """Whether its files can be read one by one: Arrow's scanner decodes a row group at a time."""
+    """Whether we can read its files ourselves, a batch at a time; Arrow's scanner would decode
+    whole row groups."""
     return (
         isinstance(dataset, ds.FileSystemDataset)
         and isinstance(dataset.format, ds.ParquetFileFormat)
@@ -147,7 +148,8 @@ def _parquet(dataset: ds.Dataset, batch_bytes: int) -> Iterator[pa.RecordBatch]:
 def _as_declared(
     batch: pa.RecordBatch, schema: pa.Schema, values: dict[str, Any]
 ) -> pa.RecordBatch:
-    """The batch with a dataset's columns: what a file is without is its directory's, or null."""
+    """The batch with all columns of a dataset: those that the file does not have come from the
+    names of its directories, or are null."""
     columns = [
         batch.column(field.name).cast(field.type)
         if field.name in batch.schema.names
@@ -168,15 +170,15 @@ def _open_stream(source: Any, name: str) -> pa.RecordBatchReader:
 
 
 def _cut_all(batches: Iterable[pa.RecordBatch], batch_bytes: int) -> Iterator[pa.RecordBatch]:
-    """A frame is memory that its owner holds anyway, so it is counted only as it passes by."""
+    """Slices of batches that are in memory anyway. Only slices that wait for the join count."""
     for batch in batches:
         yield from cut(batch, batch_bytes)
 
 
 class _Checked:
-    """The batches of an iterator that may yield anything.
+    """The batches of an iterator that may yield batches, tables, or something wrong.
 
-    No generator: one that waits at its `yield` would keep the batch that it has handed over.
+    Not a generator, which would keep the batch that it has yielded until the next one is asked for.
     """
 
     def __init__(self, items: Iterator[Any], name: str) -> None:
@@ -194,7 +196,7 @@ class _Checked:
         if isinstance(item, pa.RecordBatch):
             return item
         if isinstance(item, pa.Table):
-            # A table without rows has no batches, yet its columns are what we came for.
+            # A table without rows may have no batches, but its columns are needed.
             self._rest = item.to_batches()[::-1]
             return self._rest.pop() if self._rest else _empty(item.schema)
         raise SchemaError(

@@ -1,1 +1,1 @@
-"""Where rows are: tables in memory, runs on disk, and the bytes that both may take."""
+"""Rows in tables in memory and in runs on disk, and an account of the memory they take."""

@@ -1,4 +1,4 @@
-"""How many bytes a join holds, against how many it may."""
+"""Counts the bytes that a join or an aggregate holds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections import defaultdict
 class MemoryAccount:
     """Bytes in use, by purpose, against one limit. Safe to use from several threads.
 
-    The account counts and never refuses: whoever wants more asks for `room` first and frees
-    something when there is none. `peak` is therefore the proof that nobody forgot to ask.
+    The account counts and never refuses. Whoever takes memory compares `used` with `limit` first,
+    and frees some if there is too little. Tests check that `peak` stays within the limit.
     """
 
     def __init__(self, limit: int) -> None:
@@ -30,7 +30,7 @@ class MemoryAccount:
         self.take(-nbytes, what)
 
     def hold(self, nbytes: int, what: str) -> None:
-        """Set what one purpose holds now."""
+        """Set how many bytes are held for one purpose now."""
         with self._lock:
             self.used += nbytes - self._held[what]
             self._held[what] = nbytes

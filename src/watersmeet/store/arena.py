@@ -18,13 +18,13 @@ HUGE_PAGE = 2**21
 class Arena:
     """Address space for an array of at most `size` items, backed by memory where it is touched.
 
-    Appending never copies, as a growing array would at the worst moment for a memory cap.
-    `release` hands the pages of a tail back to the system, so resident memory follows the
-    rows that are really there.
+    So an array can grow without being copied, which would take twice its memory for a moment.
+    `release` hands the pages behind the last item back to the system, so that resident memory is
+    that of the items in use.
     """
 
     def __init__(self, size: int, dtype: DTypeLike, *, huge: bool | None = None) -> None:
-        """`huge` says whether it is worth large pages; if nobody knows, its size decides."""
+        """`huge` says whether to use large pages; if it is None, the size decides."""
         self._item = np.dtype(dtype).itemsize
         nbytes = max(size * self._item, mmap.PAGESIZE)
         nbytes += -nbytes % mmap.PAGESIZE
@@ -44,7 +44,7 @@ class Arena:
         self.array: NDArray[Any] = np.frombuffer(self._map, dtype, count=size if size else 0)
 
     def release(self, start: int) -> None:
-        """Forget the items from `start` on."""
+        """Drop the items from `start` on, and hand back their memory."""
         first = start * self._item
         first += -first % mmap.PAGESIZE
         if first < len(self._map):

@@ -1,4 +1,4 @@
-"""A run's place on disk: tried before the first row is read, and cleared up after a crash."""
+"""The spill directory of a join, tested before the first row is read and removed after a crash."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _OURS = re.compile(r"watersmeet-(\d+)-\w+")
 
 
 class SpillClaim:
-    """A spill area with the mark of a living owner.
+    """A spill area in a directory that is locked as long as its process lives.
 
-    The mark is a lock that the kernel drops with the process, however it ends. A directory of
-    ours that is not locked and whose process is gone belongs to nobody.
+    The system releases the lock when the process ends, however it does. A directory of this name
+    that is not locked and whose process has ended is left over, and the next claim removes it.
     """
 
     def __init__(self, directory: str | Path | None, *, argument: str = "spill_dir") -> None:
@@ -59,7 +59,7 @@ class SpillClaim:
         return lock
 
     def _try_a_block(self) -> None:
-        """A full disk is better found now than after an hour of joining."""
+        """Write a block, so that a full disk is noticed now and not after an hour of joining."""
         path = self.area.path / "tried"
         try:
             path.write_bytes(bytes(self.area.block_bytes))
@@ -70,11 +70,11 @@ class SpillClaim:
 
 
 def sweep(base: Path) -> None:
-    """Remove what runs that were killed have left below `base`."""
+    """Remove directories below `base` that joins have left whose processes were killed."""
     try:
         entries = list(os.scandir(base))
     except OSError:
-        return  # The claim that follows says what is wrong, and in which words to mend it.
+        return  # The claim that follows raises an error, with a remedy.
     for entry in entries:
         named = _OURS.fullmatch(entry.name)
         if named and _is_my_directory(entry) and not _is_alive(int(named[1])):
@@ -82,7 +82,7 @@ def sweep(base: Path) -> None:
 
 
 def _is_my_directory(entry: os.DirEntry[str]) -> bool:
-    """Temporary directories are shared: a stranger's link must not lead us elsewhere."""
+    """Whether it is a directory of this user, and not a link that another user has put there."""
     try:
         status = entry.stat(follow_symlinks=False)
         return entry.is_dir(follow_symlinks=False) and status.st_uid == os.getuid()
@@ -101,7 +101,8 @@ def _is_alive(pid: int) -> bool:
 
 
 def _remove_unless_locked(directory: Path) -> None:
-    """The lock also tells of owners in other containers, whose process numbers we cannot see."""
+    """Remove a directory if nobody holds its lock. An owner in another container, whose process
+    number cannot be seen from here, holds it, too."""
     with contextlib.suppress(OSError):
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
         try:

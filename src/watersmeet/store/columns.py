@@ -16,7 +16,7 @@ from watersmeet.rows.values import Mask, elements_of, fixed_width, is_list, is_r
 from watersmeet.store.flat import BytesColumn, FixedColumn
 from watersmeet.store.nested import FixedListColumn, ListColumn, Part, StructColumn
 
-# The more bytes in a piece, the more must be copied when a few rows leave it.
+# When a few rows of a piece are dropped, the rest is copied; so pieces are not too large.
 _LARGEST_PIECE = 2**20
 
 
@@ -24,11 +24,11 @@ class Column(Protocol):
     """Values of one field. Rows are appended at the end and keep their order."""
 
     fixed_bytes: int
-    """Bytes every row takes, whatever its value."""
+    """Bytes that every row takes, without its value if that is of variable width."""
 
     @property
     def variable_bytes(self) -> int:
-        """Bytes the stored values take beyond that."""
+        """Bytes that all stored values take beyond `fixed_bytes` for each."""
         ...
 
     def append(self, at: int, values: pa.Array) -> None: ...
@@ -36,7 +36,7 @@ class Column(Protocol):
     def take(self, index: Index) -> pa.Array: ...
 
     def close_gaps(self, keep: Mask) -> None:
-        """Forget the rows that are not kept, and all those that `keep` does not reach."""
+        """Drop the rows that are not kept, and all rows beyond the end of `keep`."""
         ...
 
     def widths(self, index: Index) -> Index:
@@ -79,12 +79,12 @@ _Made = BytesColumn | FixedColumn | StructColumn | ListColumn | FixedListColumn
 
 @lru_cache
 def fixed_bytes(kind: pa.DataType) -> int:
-    """What one row of this type takes before its variable part, as `Column.fixed_bytes`."""
+    """`Column.fixed_bytes` of a column of this type."""
     return make_column(kind, rows=0, nbytes=0).fixed_bytes
 
 
 def variable_bytes(values: pa.Array) -> int:
-    """What appending these values would add to a column's `variable_bytes`."""
+    """By how much a column's `variable_bytes` grows when these values are appended."""
     kind = values.type
     if has_offsets(kind):
         _, offsets = bytes_of_variable(values)
@@ -101,10 +101,11 @@ def variable_bytes(values: pa.Array) -> int:
 
 
 class ArrowColumn:
-    """Unions, list views and whatever else Arrow has: pieces that it copies for us.
+    """Unions, list views and other types, as Arrow arrays: Arrow copies their rows.
 
-    Piece sizes fall at least by half from one to the next, until they are as large as they may
-    be, so there are few of them and every value is copied a logarithmic number of times.
+    An array that is appended is merged with the one before unless that has at least twice as many
+    rows, or the two together would be too large. So there are few arrays, and every value is copied
+    a logarithmic number of times.
     """
 
     def __init__(self, kind: pa.DataType) -> None:
@@ -121,7 +122,7 @@ class ArrowColumn:
         self._count()
 
     def _append(self, values: pa.Array) -> None:
-        # A slice would keep its whole parent alive, which nobody counts.
+        # Copied: a slice would keep all of its parent in memory, which is not counted.
         self._pieces.append(values.take(pa.array(np.arange(len(values)))))
         while len(self._pieces) > 1 and self._are_small(*self._pieces[-2:]):
             last = self._pieces.pop()
@@ -150,7 +151,7 @@ class ArrowColumn:
         return pa.concat_arrays(parts).take(pa.array(back))
 
     def widths(self, index: Index) -> Index:
-        """Near enough to cut by: all as long as their mean."""
+        """The mean width for all, which is good enough to cut chunks by."""
         rows = max(sum(map(len, self._pieces)), 1)
         return np.full(len(index), self.fixed_bytes + self.variable_bytes // rows, np.int64)
 

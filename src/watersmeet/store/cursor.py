@@ -1,4 +1,4 @@
-"""A place in a sorted run, for whoever reads several runs together."""
+"""A position in a sorted run, for merges that read several runs together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from watersmeet.store.spill import IoKind
 
 
 class Cursor:
-    """A place in a run, with some blocks loaded ahead of it."""
+    """A position in a run, with some blocks loaded ahead of it."""
 
     def __init__(self, run: Run, *, ahead: int) -> None:
         self._run = run
@@ -27,7 +27,7 @@ class Cursor:
         return self._next == 0 and self._run.block_count > 0
 
     def load(self) -> None:
-        """Have at least `ahead` rows loaded, if the run has them."""
+        """Read blocks until at least `ahead` rows are loaded, or the run ends."""
         while self._loaded < self._ahead and self._next < self._run.block_count:
             piece = self._read(self._next)
             self._next += 1
@@ -35,13 +35,13 @@ class Cursor:
             self._loaded += len(piece)
 
     def bound(self) -> int | None:
-        """Below this code every row of the run has been loaded; None when all are."""
+        """The code below which all rows of the run have been loaded; None if the whole run has."""
         if self._next == self._run.block_count:
             return None
         return int(self._pieces[-1].codes[-1])
 
     def take_below(self, bound: int | None) -> list[Piece]:
-        """Remove and return the loaded rows with a smaller code, all of them without a bound."""
+        """Remove and return the loaded rows with a code below `bound`, or all if it is None."""
         taken = []
         while self._pieces:
             piece = self._pieces[0]
@@ -71,7 +71,7 @@ class Cursor:
             yield piece.slice(0, equal)
 
     def skip_equal(self, code: int) -> Iterator[Piece]:
-        """The same rows, moving past them."""
+        """The rows of `equal_to`, moving past them."""
         while True:
             self.load()
             if not self._pieces or not (equal := _leading(self._pieces[0], code)):
@@ -84,5 +84,5 @@ class Cursor:
 
 
 def _leading(piece: Piece, code: int) -> int:
-    """How many rows at the start of a piece have this code, the smallest it can have."""
+    """How many rows at the start of a piece have this code; no row has a smaller one."""
     return int(np.searchsorted(piece.codes, np.uint64(code), side="right"))

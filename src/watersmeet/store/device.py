@@ -1,4 +1,4 @@
-"""What the spill device really costs: the papers' c_ran and c_seq, measured."""
+"""Measures how long the spill device takes to read a page: the papers' c_ran and c_seq."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Costs:
 def measure_costs(directory: Path, page_bytes: int) -> Costs:
     """Write a few megabytes, drop them from the page cache, read them in both orders.
 
-    Takes some milliseconds on a local disk. If the system keeps the pages cached after all, the
-    two costs come out alike, and that is what spilled runs will meet too.
+    Takes some milliseconds on a local disk. If the system does not drop the pages, both costs are
+    alike; they are for spilled runs, too, since those are then read from the cache as well.
     """
     path = directory / "measure"
     try:

@@ -1,8 +1,8 @@
-"""The temporary storage of a run: rows between scan tasks and join tasks, and its results.
+"""The directory in which scan tasks leave rows for join tasks, and these their results.
 
-It is one directory that the driver and all executors reach. Tasks write files under names of their
-own, and a file counts only once the driver has been told of it in the task's result: what a failed,
-retried or speculative attempt has left is never read and goes with the directory.
+The driver and all executors can access it. Tasks write files under names of their own, and a file
+is read only if its name is in the result of a task that succeeded. So files of a failed, retried or
+speculative attempt are never read, and are removed with the directory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Section(NamedTuple):
 
 @dataclass(frozen=True)
 class Sections:
-    """One written file and what is in it. Plain values: it travels from a task to the driver."""
+    """One written file and its sections, as plain values that a task sends to the driver."""
 
     name: str
     sections: tuple[Section, ...]
@@ -46,7 +46,7 @@ class Sections:
         return cls(described["name"], sections)
 
     def of(self, instance: int) -> Sections:
-        """The part that one instance has to read."""
+        """The sections that one instance has to read."""
         mine = tuple(section for section in self.sections if section.instance == instance)
         return Sections(self.name, mine)
 
@@ -61,12 +61,12 @@ class Sections:
 
 @dataclass(frozen=True)
 class ExchangeDir:
-    """A directory by its URI. A value that can be sent to tasks."""
+    """A directory, given by its URI; it can be pickled and sent to tasks."""
 
     uri: str
 
     def create(self) -> None:
-        """Make the directory, and find out now whether it can be written to."""
+        """Make the directory, and write a file to see whether that is possible."""
         system, path = self._place()
         with self.writing():
             system.create_dir(path, recursive=True)
@@ -75,9 +75,9 @@ class ExchangeDir:
             system.delete_file(f"{path}/tried")
 
     def remove_all_but(self, extension: str) -> None:
-        """Remove every directory, and every file whose name ends otherwise, but for its lock."""
+        """Remove all directories, and all files whose names end otherwise, but for the lock."""
         system, path = self._place()
-        with contextlib.suppress(OSError):  # What is left goes with the directory.
+        with contextlib.suppress(OSError):  # Files that are left are removed with the directory.
             for entry in system.get_file_info(fs.FileSelector(path)):
                 if entry.type == fs.FileType.Directory:
                     system.delete_dir(entry.path)
@@ -91,7 +91,7 @@ class ExchangeDir:
 
     def remove(self) -> None:
         system, path = self._place()
-        with contextlib.suppress(OSError):  # Gone already, or never made.
+        with contextlib.suppress(OSError):  # It was removed already, or never made.
             system.delete_dir(path)
 
     def path_of(self, name: str) -> str:
@@ -104,7 +104,7 @@ class ExchangeDir:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """What goes wrong in here is the storage's fault."""
+        """Raise errors of the file system as errors that name this directory, with a remedy."""
         try:
             yield
         except OSError as error:
@@ -116,12 +116,12 @@ class ExchangeDir:
             return system.open_output_stream(f"{path}/{name}")
 
     def write_sections(self, stem: str, blocks: Iterator[tuple[int, pa.RecordBatch]]) -> Sections:
-        """Write blocks of (instance, rows) as they come."""
+        """Write a file of (instance, rows), a section for each."""
         name = self.new_name(stem, "arrow")
         sections: list[Section] = []
         offset = 0
         out = self.open_output(name)
-        for instance, rows in blocks:  # An error of whoever makes them is not ours to name.
+        for instance, rows in blocks:  # Not within `writing`: errors here are those of the scan.
             message = rows.serialize()
             with self.writing():
                 out.write(message)
@@ -135,7 +135,7 @@ class ExchangeDir:
     def read_sections(
         self, files: Sequence[Sections], schema: pa.Schema
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of these files in order, each block checked before any of its rows is used."""
+        """The rows of these files in order; a section's checksum is compared before it is used."""
         system, path = self._place()
         for file in files:
             if not file.sections:

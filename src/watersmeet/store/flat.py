@@ -1,4 +1,4 @@
-"""Columns whose values are bytes of one width, or bytes of any length end to end."""
+"""Columns of values of one width, and of texts and bytes of any length."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from watersmeet.rows.buffers import variable_bytes as bytes_of_variable
 from watersmeet.rows.values import BytesValues, FixedValues, Mask, offset_type
 from watersmeet.store.arena import Arena
 
-# Rows moved at a time when gaps are closed: the copy in between stays small.
+# How many rows are moved at a time when gaps are closed, so that the intermediate copy is small.
 _WINDOW = 2**16
 _NO_OFFSETS = np.empty(0, np.int64)
 
 
 class Validity:
-    """One byte a row saying whether it has a value, kept only once a null has come."""
+    """One byte a row that says whether it has a value; allocated when the first null comes."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows

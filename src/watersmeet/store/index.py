@@ -1,4 +1,4 @@
-"""Finding rows by their codes: what every index does, and the one over hashes."""
+"""Finding rows by their codes: the methods of every index, and the index over hashes."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ _FEWEST_BUCKETS = 1024
 
 _HEAD_BYTES = 8
 INDEX_BYTES = 16 + _HEAD_BYTES
-"""What a row takes: code and link, and up to two bucket heads."""
+"""Bytes of a row in the index: code and link, and up to two bucket heads."""
 
 
 class PairBuffer:
-    """Room for one bounded chunk of pairs, used again and again."""
+    """Arrays for a bounded number of pairs of row numbers, used again and again."""
 
     def __init__(self, size: int) -> None:
-        self._room = np.empty((2, size), np.int64)
-        self.first, self.second = self._room
+        self._arrays = np.empty((2, size), np.int64)
+        self.first, self.second = self._arrays
 
     def __len__(self) -> int:
         return len(self.first)
 
     def bound(self, size: int) -> None:
-        """Use at most so much of the room, and at least one pair of it."""
-        size = min(max(size, 1), self._room.shape[1])
+        """Take at most `size` pairs at a time from now on, and at least one."""
+        size = min(max(size, 1), self._arrays.shape[1])
         if size != len(self):
-            self.first, self.second = self._room[:, :size]
+            self.first, self.second = self._arrays[:, :size]
 
 
 class Index(Protocol):
-    """Finds rows, numbered as they come, by their codes.
+    """Finds rows by their codes. Rows are numbered as they come.
 
-    Rows are dropped by a mask, and those that stay close the gaps in their numbers.
+    Rows are dropped by a mask, and those that stay are numbered anew without gaps.
     """
 
     def __len__(self) -> int: ...
@@ -53,22 +53,23 @@ class Index(Protocol):
     def find(
         self, wanted: Codes, pairs: PairBuffer, floor: int = 0, *, until: Codes | None = None
     ) -> Iterator[tuple[Numbers, Numbers]]:
-        """Rows whose code lies from wanted[i] to until[i], and which i each answers, in bounded
-        chunks. Without `until`, rows of equal code. Rows below `floor` are not looked for."""
+        """Pairs of a row and an i such that the row's code lies from wanted[i] to until[i]; no more
+        at a time than fit `pairs`. Without `until`, rows whose code is wanted[i]. Rows numbered
+        below `floor` are left out."""
         ...
 
     def drop(self, keep: Mask) -> None: ...
 
     @property
     def spare_bytes(self) -> int:
-        """What it takes beyond a fixed number of bytes for each row."""
+        """Bytes that it takes beyond a fixed number for each row."""
         ...
 
 
 class HashIndex:
     """Hash chains over rows 0 .. len-1. There are at least as many buckets as rows.
 
-    An index that is no longer `indexed` keeps the codes and finds nothing.
+    If it is not `indexed` any more, it has the codes but no chains, and finds nothing.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -80,7 +81,7 @@ class HashIndex:
 
     @classmethod
     def over(cls, codes: Codes) -> HashIndex:
-        """An index over rows that are all there."""
+        """An index over rows with these codes, to which none are added."""
         index = cls(len(codes))
         index.add(codes)
         return index
@@ -119,19 +120,19 @@ class HashIndex:
 
     @property
     def spare_bytes(self) -> int:
-        """What the buckets take beyond `INDEX_BYTES` a row, while there are few rows for them."""
+        """Bytes of buckets beyond `INDEX_BYTES` a row: after growing, many buckets are empty."""
         if self._heads.size == _FEWEST_BUCKETS:
             return 0
         return max(self._heads.nbytes - _HEAD_BYTES * self._rows, 0)
 
     def _link_again(self) -> None:
-        # Four times as many at once: linking again misses the cache on every row, and doubling
-        # was a quarter of the time of a 20 M row join (bench: scaling).
+        # Four times as many buckets at once. Building the chains anew misses the cache on every
+        # row: with doubling it was a quarter of the time of a 20 M row join (bench: scaling).
         size = self._heads.size
         while size < self._rows:
             size *= 4
         if size > self._heads.size:
-            self._heads = np.empty(0, np.int32)  # freed before its successor is touched
+            self._heads = np.empty(0, np.int32)  # Frees the old heads before new ones are made.
             self._heads = Arena(size, np.int32).array
         self._heads.fill(-1)
         matching.link(self._heads, self.nodes, self._rows)

@@ -1,8 +1,8 @@
-"""Memory that was freed and that allocators keep: handed back to the system in time.
+"""Hands memory that was freed, and that allocators keep for later, back to the system.
 
-Two allocators are at work, Arrow's and the C library's, which NumPy uses. After an array of some
-megabytes has been freed, the C library keeps up to 64 MB of each thread's heap for later; Arrow's
-keeps what other threads have freed. A join of 64 MB held up to 75 MB more because of them.
+There are two allocators, Arrow's and the C library's, which NumPy uses. After an array of some
+megabytes has been freed, the C library keeps up to 64 MB of each thread's heap; Arrow's keeps
+memory that other threads have freed. A join of 64 MB held up to 75 MB more because of them.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
-# After so large a part of a cap has passed, as input or as results. Pages that are handed back
-# must be cleared again when they are needed, but a join of 2 x 2 M narrow rows in 64 MB took no
-# longer for it: 1.3 s of processor time with and without.
+# Memory is handed back each time a sixteenth of the limit has passed as input or as results. The
+# system must clear the pages again before it gives them out, but a join of 2 x 2 M narrow rows in
+# 64 MB took no longer for it: 1.3 s of processor time with and without.
 _SHARE = 16
-# Handing back costs about as much as copying this much, however little there is.
+# Not more often than each time this much has passed, since handing back takes about as long as
+# copying it.
 _LEAST = 2 * 2**20
 
 
 class Leftovers:
-    """Counts what passes through one thread, and hands back what has been freed meanwhile."""
+    """Counts the bytes that pass through one thread, and hands back freed memory now and then."""
 
     def __init__(self, memory: int) -> None:
         self._every = max(memory // _SHARE, _LEAST)
@@ -34,7 +35,7 @@ class Leftovers:
             hand_back()
 
     def behind(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches as they come; what was made of each counts as passed."""
+        """The same batches; each counts as passed when the next one is asked for."""
         for batch in batches:
             nbytes = batch.nbytes
             yield batch
@@ -43,14 +44,14 @@ class Leftovers:
 
 
 def hand_back() -> None:
-    """Have allocators keep nothing that was freed."""
+    """Let both allocators hand back all memory that was freed."""
     pa.default_memory_pool().release_unused()
     if _trim is not None:
         _trim(0)
 
 
 def _find_trim() -> Callable[[int], int] | None:
-    """The C library's own function for this, where it has one (glibc)."""
+    """The C library's function that hands back memory, if it has one (glibc has)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int

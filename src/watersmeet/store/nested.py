@@ -1,7 +1,7 @@
 """Columns of lists, maps and structs: columns of their parts, and where each list begins.
 
-In arenas, as other columns: what Arrow's allocator keeps of many pieces that came and went was as
-much again as the rows themselves.
+They are in arenas, as other columns. Kept as Arrow arrays that came and went, they took twice the
+memory, because Arrow's allocator kept as much freed memory as the rows took.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class Part(Protocol):
     def append(self, at: int, values: pa.Array) -> None: ...
 
     def keep_ranges(self, starts: Index, stops: Index) -> None:
-        """Forget all rows but starts[k] .. stops[k] - 1 of every k, which ascend."""
+        """Drop all rows but starts[k] .. stops[k] - 1 of every k; `starts` ascend."""
         ...
 
     def values(self) -> Values:
-        """The rows as they are now; of no use after the next change."""
+        """The rows as they are now; not valid after the next change."""
         ...
 
 
 class _Nested(ABC):
-    """What all of them do by ranges."""
+    """What all nested columns do alike, by ranges of rows."""
 
     _kind: pa.DataType
 

@@ -21,24 +21,25 @@ _HUGE_PAGES_EACH = 8
 
 
 def stored_bytes(schema: pa.Schema) -> int:
-    """What a row of this schema takes before its variable part, indexes apart."""
+    """Bytes of a row of this schema, without values of variable width and without indexes."""
     return _STAMP_BYTES + sum(fixed_bytes(kind) for kind in schema.types)
 
 
 class RowStore:
     """Rows 0 .. len-1 in arrival order, each with its arrival stamp.
 
-    Dropping rows closes the gaps and keeps the order, so a row's number holds until the next drop.
-    It knows nothing of codes: who looks for rows by them keeps an index over the same numbers.
+    When rows are dropped, the others move up in the same order, so a row keeps its number until the
+    next drop. There are no codes here: whoever looks for rows by codes has an index over the same
+    numbers.
     """
 
     def __init__(self, schema: pa.Schema, *, rows: int, nbytes: int, each: int) -> None:
-        """`each` is what a row takes with its index, before its variable part."""
+        """`each` are the bytes of a row with its index, without values of variable width."""
         self.schema = schema
         self._count = 0
         self._stamps = Arena(rows, np.int64)
         self._row_bytes = each
-        # Of each column's large pages the last one stands half empty.
+        # The last of each column's large pages is half empty, so columns must have several.
         huge = rows * each >= _HUGE_PAGES_EACH * HUGE_PAGE * sum(map(_leaves, schema.types))
         self._columns = [
             make_column(kind, rows=rows, nbytes=nbytes, huge=huge) for kind in schema.types
@@ -65,7 +66,7 @@ class RowStore:
         return self._columns[column].widths(index)
 
     def longest(self, columns: Sequence[int]) -> int:
-        """So much, or less, did the values of all columns of variable width ever take in a row."""
+        """An upper bound of the bytes that values of variable width took in any row so far."""
         return self._longest
 
     def append(self, stamps: NDArray[np.int64], rows: pa.RecordBatch) -> None:
@@ -76,7 +77,7 @@ class RowStore:
         self._longest = max(self._longest, longest_values([rows.column(n) for n in self._variable]))
 
     def remove(self, keep: Mask) -> None:
-        """Forget the rows that are not kept."""
+        """Drop the rows that are not kept."""
         self._mean_bytes = self.latest_mean_bytes()
         self._count = close_fixed(self._stamps.array, keep)
         self._stamps.release(self._count)
@@ -90,14 +91,14 @@ class RowStore:
         return self._bytes_of_rows()
 
     def mean_bytes(self) -> float:
-        """What a row takes here; what indexes hold ready is no part of it."""
+        """Mean bytes of a row, without spare bytes of indexes."""
         return self._bytes_of_rows() / len(self) if len(self) else float(self._row_bytes)
 
     def latest_mean_bytes(self) -> float:
-        """The same; of an empty store, what a row took that was here last.
+        """`mean_bytes`; for an empty store, that of the rows that were here last.
 
-        Who merges what was spilled asks for this when memory is empty, and with the fixed part
-        alone would load long rows by the thousand.
+        Merges of spilled rows decide by it how many rows to load, often when memory is empty. If it
+        were just the bytes of values of fixed width, they would load too many long rows.
         """
         return self.mean_bytes() if len(self) else self._mean_bytes
 

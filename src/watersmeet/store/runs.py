@@ -25,15 +25,15 @@ STILL_HERE = np.iinfo(np.int64).max
 
 _STAMPED = pa.schema([("__code", pa.uint64()), ("__ats", pa.int64()), ("__dts", pa.int64())])
 _STAMPS = len(_STAMPED)
-# Rows are copied out of a table some blocks at a time: a small block costs as much as a large one.
+# How many blocks of rows are copied from a table at a time, since a copy of few rows takes as long.
 _BLOCKS_COPIED = 8
 
 
 class Piece:
     """Some rows with what is needed to join them: code, arrival and departure stamps.
 
-    All of it is one batch, stamps first, as it is written and read. It is taken apart only when
-    somebody asks, since most pieces are soon made part of a larger one.
+    They are one batch, as it is written and read, with code and stamps as its first columns. It is
+    split into columns only when they are asked for, since most pieces soon become part of another.
     """
 
     def __init__(self, batch: pa.RecordBatch, codes: Codes | None = None) -> None:
@@ -70,7 +70,7 @@ class Piece:
 
     @classmethod
     def concat(cls, pieces: list[Piece], schema: pa.Schema) -> Piece:
-        """All of them end to end; `schema` is that of the rows, for when there are none."""
+        """All pieces as one; `schema` is that of the rows, in case there are no pieces."""
         if len(pieces) == 1:
             return pieces[0]
         if not pieces:
@@ -80,8 +80,7 @@ class Piece:
 
 class Run(Protocol):
     """Rows sorted by code, in blocks. `departed` are the first and last DTS among them, `earliest`
-    and `latest` are the same of the ATS, and `generation` counts how often what is in it was
-    merged."""
+    and `latest` the first and last ATS, and `generation` counts how often its rows were merged."""
 
     rows: int
     departed: tuple[int, int]
@@ -110,9 +109,9 @@ class SpilledRun:
     schema: pa.Schema
     area: SpillArea
     earliest: int = 0
-    """The first ATS among its rows; if nobody knows, 0."""
+    """The first ATS among its rows; 0 if it is not known."""
     latest: int = STILL_HERE
-    """The last ATS among its rows; if nobody knows, later than any."""
+    """The last ATS among its rows; later than any if it is not known."""
     generation: int = 0
     place: int = 0
     """Its number among the runs of its file, once the file has been saved."""
@@ -180,7 +179,7 @@ class SpilledRun:
 
 
 class ResidentRun:
-    """Rows that are still in memory, in the shape of a run, so that a merge takes them too."""
+    """Rows that are still in memory, with the methods of a run, so that merges can read them."""
 
     def __init__(self, table: Table, index: NDArray[np.int32], *, block_rows: int) -> None:
         self._table = table
@@ -205,7 +204,7 @@ class ResidentRun:
 
 
 def by_code(table: Table, index: NDArray[np.int32]) -> Index:
-    """These row numbers in order of code; older rows first among equals."""
+    """These row numbers in order of code; of rows with equal codes, older ones first."""
     return index[np.argsort(table.codes(index), kind="stable")].astype(np.int64)
 
 
@@ -232,7 +231,7 @@ class RunWriter:
         self._blocks: list[Block] = []
 
     def append(self, piece: Piece) -> None:
-        """Write rows that go on where the run's last ones stopped."""
+        """Write more rows of the run; their codes are not below those of its rows so far."""
         for start in range(0, len(piece), self.block_rows):
             block = piece.slice(start, min(start + self.block_rows, len(piece)))
             codes = (int(block.codes[0]), int(block.codes[-1]))
@@ -245,8 +244,7 @@ class RunWriter:
         arrived: tuple[int, int] = (0, STILL_HERE),
         generation: int = 0,
     ) -> SpilledRun:
-        """End one run, whose rows left memory from the first to the last of these stamps, and
-        `arrived` in those."""
+        """End a run; `departed` and `arrived` are the first and the last DTS and ATS of its rows."""
         name, blocks, self._blocks = self._out.path.name, self._blocks, []
         rows = sum(block.rows for block in blocks)
         self._area.retain(name)

@@ -1,4 +1,4 @@
-"""How the memory of one join is shared out: every share has a name here, and all add up."""
+"""How the memory of one join is split: every share has a name, and all add up to the limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from watersmeet.errors import MemoryTooSmall
 from watersmeet.model import parse_bytes
 
 SMALLEST_MEMORY = 2**20
-# Input beyond this waits at its source instead: more would not make the join faster.
+# Readers do not read further ahead than this, which would not make the join faster.
 _MOST_INPUT = 16 * 2**20
 
 
@@ -16,13 +16,13 @@ _MOST_INPUT = 16 * 2**20
 class MemoryShares:
     """What each purpose may hold of one limit. The five add up to it, to the byte.
 
-    input    batches that have arrived and wait
+    input    batches that have arrived and wait to be pushed
     store    rows in memory, with their indexes and marks
     loaded   spilled blocks that are being joined, or a table that is built of them
-    copied   those blocks put end to end, or rows on their way to a file
+    copied   those blocks put end to end, or copies of rows that are being written to a file
     results  rows of one chunk of results, copied out
 
-    The last three are what a step holds while it works, and gives back at its end.
+    The last three are for work in progress: each step gives them back at its end.
 
     >>> shares = MemoryShares.split(64 * 2**20)
     >>> shares.input + shares.store + shares.loaded + shares.copied + shares.results == 64 * 2**20
@@ -37,7 +37,7 @@ class MemoryShares:
 
     @classmethod
     def split(cls, limit: int) -> MemoryShares:
-        """An eighth for input, though not more than is of use, an eighth for work."""
+        """An eighth for input, but at most 16 MB, an eighth for work, the rest for the store."""
         waiting = min(limit // 8, _MOST_INPUT)
         return cls._with_work(limit // 8, input=waiting, store=limit - limit // 8 - waiting)
 
@@ -63,22 +63,22 @@ class MemoryShares:
 
     @property
     def work(self) -> int:
-        """What a step may hold while it works."""
+        """Bytes that a step may hold while it works."""
         return self.loaded + self.copied + self.results
 
     def block(self, at_once: int) -> int:
-        """One spilled block, if so many are loaded at a time."""
+        """Bytes of one spilled block, if `at_once` of them are loaded at a time."""
         return self.loaded // at_once
 
     @property
     def chunk(self) -> int:
-        """One chunk of results if their rows were of mean size; some are longer."""
+        """Bytes of a chunk of results if all rows were of mean size; some may be longer."""
         return 3 * self.results // 4
 
     def without_input(self) -> MemoryShares:
-        """The same limit when no more input comes: its share is for work."""
+        """The shares of the same limit when no more input comes: its share is for work then."""
         return self._with_work(self.work + self.input, input=0, store=self.store)
 
     def without_rows(self) -> MemoryShares:
-        """The same limit when no input comes and no rows are in memory: all of it is for work."""
+        """The shares of the same limit when no input comes and memory has no rows: all for work."""
         return self._with_work(self.limit, input=0, store=0)

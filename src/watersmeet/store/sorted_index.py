@@ -1,4 +1,4 @@
-"""An index by ranges of codes: a few sorted levels of (code, row)."""
+"""An index that finds rows by ranges of codes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from watersmeet.rows.values import Mask
 from watersmeet.store.arena import Arena
 from watersmeet.store.index import Codes, PairBuffer
 
-# A level is merged with the one before it when that is less than so many times larger. Fewer
-# levels are looked through faster, and more merging makes them.
+# A level is merged with the one before it unless that is at least this many times as large. A
+# larger ratio makes fewer levels, which are searched faster, by more merging.
 _RATIO = 2
 
 
@@ -25,7 +25,7 @@ class SortedIndex:
     """
 
     BYTES = 12
-    """What a row takes: its code and its number."""
+    """Bytes of a row in the index: its code and its number."""
 
     def __init__(self, capacity: int) -> None:
         self._code_arena = Arena(capacity, np.uint64)
@@ -38,7 +38,7 @@ class SortedIndex:
 
     @property
     def spare_bytes(self) -> int:
-        """What it takes beyond `BYTES` a row."""
+        """Bytes that it takes beyond `BYTES` a row."""
         return 0
 
     @property
@@ -46,7 +46,7 @@ class SortedIndex:
         return [slice(*ends) for ends in zip([0, *self._ends], self._ends, strict=False)]
 
     def add(self, codes: Codes) -> None:
-        """Take in rows, numbered from the last one on."""
+        """Add rows, which are numbered on from the last one."""
         start = len(self)
         stop = start + len(codes)
         if stop == start:
@@ -61,11 +61,11 @@ class SortedIndex:
     def find(
         self, wanted: Codes, pairs: PairBuffer, floor: int = 0, *, until: Codes | None = None
     ) -> Iterator[tuple[Index, Index]]:
-        """Rows whose code lies from wanted[i] to until[i], and which i each answers, in bounded
-        chunks. Without `until`, rows of equal code.
+        """Pairs of a row and an i such that the row's code lies from wanted[i] to until[i]; no more
+        at a time than fit `pairs`. Without `until`, rows whose code is wanted[i].
 
-        Rows numbered below `floor` are not looked for. `wanted` and `until` may be in any order; if
-        they rise together, each level is read once from its beginning to its end.
+        Rows numbered below `floor` are left out. `wanted` and `until` may be in any order; if they
+        rise together, each level is read once from its beginning to its end.
         """
         until = wanted if until is None else until
         order = None
@@ -84,7 +84,7 @@ class SortedIndex:
                     yield pairs.first[:found], asked if order is None else order[asked]
 
     def drop(self, keep: Mask) -> None:
-        """Forget rows; those that are kept close the gaps in their numbers."""
+        """Drop the rows that are not kept; the others are numbered anew without gaps."""
         numbers = np.cumsum(keep, dtype=np.int32) - 1
         numbers[~keep] = -1
         to, ends = 0, list[int]()
@@ -99,7 +99,7 @@ class SortedIndex:
             self._merge_last()
 
     def in_order(self) -> tuple[Codes, Index]:
-        """All codes, rising, and the rows that have them."""
+        """All codes in ascending order, and the rows that have them."""
         while len(self._ends) > 1:
             self._merge_last()
         return self._codes[: len(self)], self._rows[: len(self)].astype(np.int64)

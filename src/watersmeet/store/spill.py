@@ -1,7 +1,7 @@
-"""A private directory of runs: blocks of rows written once, checked when they are read.
+"""A directory of spilled rows: blocks are written once, and checked when they are read.
 
-A run's file is an Arrow IPC stream, so any Arrow reader can open it. Blocks are addressed by
-offset, and every block has a checksum over its bytes that is kept apart from the file.
+A file is an Arrow IPC stream, so any Arrow reader can open it. Blocks are addressed by offset, and
+the checksum of a block is kept outside of the file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class IoKind(StrEnum):
 
 
 class Io(NamedTuple):
-    """One block written or read; `first` when the pass over its run begins with it."""
+    """One block that was written or read; `first` if the reading or writing of its run began with
+    it."""
 
     kind: IoKind
     rows: int
@@ -91,18 +92,18 @@ class SpillArea:
         return BlockReader(self.path / name, schema, self._told(kind))
 
     def retain(self, name: str) -> None:
-        """One more run is in this file."""
+        """Count one more run in this file."""
         self._runs_in[name] += 1
 
     def release(self, name: str) -> None:
-        """One run less; a file without runs is removed."""
+        """Count one run less in this file, and remove it if that was the last."""
         self._runs_in[name] -= 1
         if self._runs_in[name] <= 0:
             del self._runs_in[name]
             (self.path / name).unlink(missing_ok=True)
 
     def adopt(self, other: Path, name: str) -> str:
-        """Take over a copy of a file from elsewhere, under a new name."""
+        """Link or copy a file from another directory, under a new name, which is returned."""
         self._files += 1
         mine = f"run-{self._files:06}.arrow"
         try:
@@ -143,7 +144,7 @@ class BlockWriter:
             raise unusable(path.parent, error) from error
 
     def append(self, batch: pa.RecordBatch, codes: tuple[int, int], *, first: bool) -> Block:
-        """Write one block; `first` when it begins a run."""
+        """Write one block; `first` if it is the first of its run."""
         message = batch.serialize()
         try:
             length = self._file.write(message)
@@ -166,13 +167,13 @@ class BlockWriter:
         return self.path.name
 
     def abandon(self) -> None:
-        with contextlib.suppress(OSError):  # what was still to be written
+        with contextlib.suppress(OSError):  # Closing writes buffered bytes, which may fail again.
             self._file.close()
         self.path.unlink(missing_ok=True)
 
 
 class BlockReader:
-    """Reads blocks of one file and refuses any that is not what was written."""
+    """Reads blocks of one file, and raises an error for a block that has changed since."""
 
     def __init__(self, path: Path, schema: pa.Schema, told: Told) -> None:
         self._path = path
@@ -216,7 +217,7 @@ def corrupted(path: Path, what: str) -> SpillCorrupted:
 
 
 def unusable(directory: Path, error: OSError, *, argument: str = "spill_dir") -> SpillError:
-    """In the words of whoever gave the directory, as this argument."""
+    """The error for a directory that cannot be used, which the user gave as `argument`."""
     name = "spill directory" if argument == "spill_dir" else argument
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         more = ", or give the join more memory" if argument == "spill_dir" else ""

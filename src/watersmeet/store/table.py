@@ -19,12 +19,12 @@ from watersmeet.store.rows import RowStore, stored_bytes
 
 @lru_cache
 def row_bytes(schema: pa.Schema) -> int:
-    """What a row of this schema takes in a table before its variable part."""
+    """Bytes of a row of this schema in a table, without values of variable width."""
     return INDEX_BYTES + stored_bytes(schema)
 
 
 def batch_bytes(batch: pa.RecordBatch) -> int:
-    """What a table would grow by if this batch were added."""
+    """By how many bytes a table grows when this batch is added."""
     return len(batch) * row_bytes(batch.schema) + sum(map(variable_bytes, batch.columns))
 
 
@@ -51,7 +51,7 @@ class Table(RowStore):
         rows: pa.RecordBatch,
         counts: NDArray[np.int64] | None = None,
     ) -> None:
-        """Take in rows; `counts` are how many there are of each partition, if that is known."""
+        """Add rows; `counts` says how many there are of each partition, if that is known."""
         self.append(stamps, rows)
         if counts is None:
             matching.count_partitions(codes, self.by_partition)
@@ -62,15 +62,14 @@ class Table(RowStore):
     def find(
         self, wanted: Codes, pairs: PairBuffer, *, since: int = 0
     ) -> Iterator[tuple[Index, Index]]:
-        """Rows with an equal code, and which of `wanted` each answers, in bounded chunks.
-
-        Only rows that arrived after the stamp `since` are looked for.
+        """Pairs of a row and an i such that the row's code is wanted[i], no more at a time than fit
+        `pairs`. Only rows that arrived after the stamp `since` are looked for.
         """
         floor = int(np.searchsorted(self.stamps, since, side="right")) if since else 0
         return self._index.find(wanted, pairs, floor)
 
     def oldest(self, rows: NDArray[np.int64]) -> list[NDArray[np.int32]]:
-        """For each partition p, its rows[p] oldest row numbers."""
+        """For each partition p, the numbers of its rows[p] oldest rows."""
         return np.split(self._grouped(rows), np.cumsum(rows)[:-1])
 
     def first_of_each(self, *, after: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -80,18 +79,18 @@ class Table(RowStore):
         return self._grouped(one), np.flatnonzero(one)
 
     def _grouped(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The rows[p] oldest row numbers of each partition p, one partition after the other."""
+        """The numbers of the rows[p] oldest rows of each partition p, partition by partition."""
         places = np.cumsum(rows)
         grouped = np.empty(int(places[-1]), np.int32)
         matching.group_rows(self._index.nodes, len(self), places, places - rows, grouped)
         return grouped
 
     def drop(self, keep: Mask, gone: NDArray[np.int64]) -> None:
-        """Forget the rows that are not kept; `gone[p]` of them are of partition p."""
+        """Drop the rows that are not kept; `gone[p]` of them are of partition p."""
         self.remove(keep)
         self._index.drop(keep)
         self.by_partition -= gone
 
     def clear(self) -> None:
-        """Forget every row."""
+        """Drop all rows."""
         self.drop(np.zeros(0, np.bool_), self.by_partition.copy())
