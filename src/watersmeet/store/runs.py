@@ -244,7 +244,7 @@ class RunWriter:
         arrived: tuple[int, int] = (0, STILL_HERE),
         generation: int = 0,
     ) -> SpilledRun:
-        """End a run; `departed` and `arrived` are the first and the last DTS and ATS of its rows."""
+        """End a run; `departed` are the first and last DTS of its rows, `arrived` those ATS."""
         name, blocks, self._blocks = self._out.path.name, self._blocks, []
         rows = sum(block.rows for block in blocks)
         self._area.retain(name)
