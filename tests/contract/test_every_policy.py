@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from watersmeet.model import Side
-from watersmeet.operators.family import PROGRESSIVE
+from watersmeet.operators.progressive.algorithm import PROGRESSIVE
 from watersmeet.policies import flush, react
 from watersmeet.policies.flush import Held, Victim
 from watersmeet.policies.react import Owed, Task, TaskKind

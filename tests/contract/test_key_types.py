@@ -14,7 +14,7 @@ import pytest
 
 from tests.contract.running import run, spilling
 from watersmeet.model import JoinType
-from watersmeet.operators.family import PROGRESSIVE
+from watersmeet.operators.progressive.algorithm import PROGRESSIVE
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.testing.oracle import (
     assert_same,

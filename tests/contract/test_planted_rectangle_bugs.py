@@ -10,9 +10,8 @@ from tests.contract.test_planted_bugs import Bug, run_the_contract
 from tests.operators.rectangle.test_io import check_the_stop_constraint
 from tests.operators.rectangle.test_memory import spread
 from watersmeet.kernels import rectangles
-from watersmeet.operators import family
 from watersmeet.operators.rectangle import ripple, state
-from watersmeet.operators.rectangle.algorithm import JoinsOnArrival, RectangleAlgorithm
+from watersmeet.operators.rectangle.algorithm import RECTANGLE, JoinsOnArrival, RectangleAlgorithm
 from watersmeet.operators.rectangle.cover import Cover
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.rectangle.partition import PartitionJoin
@@ -142,9 +141,13 @@ def test_a_join_too_near_the_end_is_noticed(
     bug = Bug("pr-join", (invoke, "expanding"), "if invocation.stops and", "if False and")
     bug.plant(monkeypatch)
     wrong = RectangleAlgorithm(
-        "pr-join", JoinsOnArrival.UNTIL_FULL, invoke.larger_halves, invoke=invoke.expanding
+        "pr-join",
+        "",
+        JoinsOnArrival.UNTIL_FULL,
+        invoke.larger_halves,
+        invoke=invoke.expanding,
     )
-    monkeypatch.setitem(family.RECTANGLE, "pr-join", wrong)
+    monkeypatch.setitem(RECTANGLE, "pr-join", wrong)
     with pytest.raises(AssertionError):
         check_the_stop_constraint(tmp_path)
 

@@ -11,7 +11,7 @@ from tests.local.inputs import SPILLING, SPILLING_ROWS, Gate, batches, sides
 from tests.local.oracle import expected, rows_of
 from watersmeet.local import LocalJoin
 from watersmeet.model import Side
-from watersmeet.rows.address import Stage
+from watersmeet.operators.stage import Stage
 
 LEFT, RIGHT = sides(SPILLING_ROWS)
 HALF = SPILLING_ROWS // 2

@@ -13,8 +13,8 @@ from tests.operators.inputs import COSTS, batch, make, numbered
 from watersmeet.kernels import matching
 from watersmeet.model import Side
 from watersmeet.operators.progressive.history import LAST_CODE, DdRecord, History, MdRecord
+from watersmeet.operators.stage import Stage
 from watersmeet.operators.tuning import Tuning
-from watersmeet.rows.address import Stage
 from watersmeet.store.runs import STILL_HERE
 
 L, R = Side

@@ -11,8 +11,9 @@ import pytest
 from tests.operators.inputs import COSTS, batch, make, numbered
 from watersmeet.model import Side
 from watersmeet.operators.progressive.join import ProgressiveJoin
+from watersmeet.operators.stage import Stage
 from watersmeet.operators.tuning import Tuning
-from watersmeet.rows.address import Matches, Stage
+from watersmeet.rows.address import Matches
 
 SPILLING = ["xjoin", "hmj", "hmj-all", "pmj", "rpj", "rpj-md", "rpj-dd"]
 

@@ -13,11 +13,12 @@ import pytest
 from tests.operators.inputs import BLOCK_BYTES, COSTS, SCHEMA, batch, make, numbered
 from tests.operators.making import make_progressive
 from watersmeet.model import Side
-from watersmeet.operators.family import PROGRESSIVE
 from watersmeet.operators.metrics import FlushRecord, Metrics
+from watersmeet.operators.progressive.algorithm import PROGRESSIVE
 from watersmeet.operators.progressive.join import ProgressiveJoin
+from watersmeet.operators.stage import Stage
 from watersmeet.operators.tuning import Tuning
-from watersmeet.rows.address import Matches, Stage
+from watersmeet.rows.address import Matches
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import Io, IoKind, SpillArea
 
@@ -27,9 +28,9 @@ TUNING = Tuning(partitions=PARTITIONS, memory_rows=60, fan_in=2, costs=COSTS)
 SPILLING = [name for name, algorithm in PROGRESSIVE.items() if algorithm.flush]
 
 
-def play(join: ProgressiveJoin) -> dict[Stage, int]:
+def play(join: ProgressiveJoin) -> dict[str, int]:
     """Results by stage, as they are received."""
-    results = dict.fromkeys(Stage, 0)
+    results: dict[str, int] = dict.fromkeys(Stage, 0)
 
     def receive(matches: Iterable[Matches]) -> None:
         for each in matches:

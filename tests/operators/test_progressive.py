@@ -12,7 +12,7 @@ from tests.operators.inputs import COSTS, batch, make, numbered
 from tests.operators.making import make_progressive
 from watersmeet.errors import InvalidArgument, MemoryTooSmall
 from watersmeet.model import Side
-from watersmeet.operators.family import PROGRESSIVE
+from watersmeet.operators.progressive.algorithm import PROGRESSIVE
 from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.schema import JoinSchema

@@ -16,7 +16,7 @@ from tests.operators.inputs import COSTS, SCHEMA, SCHEMAS, batch, make, numbered
 from watersmeet.errors import SpillCorrupted, StateError
 from watersmeet.model import Side
 from watersmeet.operators.base import Manifest, StateArea
-from watersmeet.operators.family import PROGRESSIVE
+from watersmeet.operators.progressive.algorithm import PROGRESSIVE
 from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.schema import JoinSchema

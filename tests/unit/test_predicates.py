@@ -10,7 +10,8 @@ import pytest
 
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import Side
-from watersmeet.rows.address import Matches, Rows, Stage
+from watersmeet.operators.stage import Stage
+from watersmeet.rows.address import Matches, Rows
 from watersmeet.rows.bands import Band
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.on import Equal

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from watersmeet.errors import InvalidArgument
+from watersmeet.operators.stage import Stage
 from watersmeet.reproduce.claim import Claim, write_claims
 from watersmeet.reproduce.rpj import claims as judged
 from watersmeet.reproduce.rpj.report import described, reproduce
 from watersmeet.reproduce.rpj.runs import Run, Runs, plan, run_algorithm, schedule_of
 from watersmeet.reproduce.rpj.settings import Network, Parameters, Pattern, Setting
-from watersmeet.rows.address import Stage
 from watersmeet.sim.trace import Trace
 
 HARMONY = Setting(Network.UNRELIABLE, Pattern.HARMONY, 1)

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import JoinType, Side
-from watersmeet.rows.address import Index, KeyBuffers, Matches, Rows, Stage
+from watersmeet.operators.stage import Stage
+from watersmeet.rows.address import Index, KeyBuffers, Matches, Rows
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.schema import JoinSchema
 

@@ -11,8 +11,8 @@ import pytest
 from tests.operators.making import make_progressive
 from watersmeet.errors import InvalidArgument
 from watersmeet.operators.progressive.join import ProgressiveJoin
+from watersmeet.operators.stage import Stage
 from watersmeet.operators.tuning import Costs, Tuning
-from watersmeet.rows.address import Stage
 from watersmeet.sim.charges import Disk, Processor
 from watersmeet.sim.clock import VirtualClock
 from watersmeet.sim.delays import Delay, Fixed, Fragments, ZipfDelay

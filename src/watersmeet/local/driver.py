@@ -18,7 +18,8 @@ from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.family import make_operator
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
-from watersmeet.rows.address import Matches, Stage
+from watersmeet.operators.stage import Stage
+from watersmeet.rows.address import Matches
 from watersmeet.rows.on import name_of
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount

@@ -4,29 +4,12 @@ from __future__ import annotations
 
 from watersmeet.local.driver import Driver
 from watersmeet.operators.family import find_algorithm
-from watersmeet.rows.address import Stage
+from watersmeet.operators.stage import Stage
 from watersmeet.words import megabytes, paragraph
 
 _DECISIONS = 5
 
-_IN_WORDS = {
-    "shj": "the symmetric hash join: both inputs stay in memory and must fit",
-    "xjoin": "XJoin: spills the largest partition, joins memory with disk in stalls",
-    "hmj": "the hash-merge join: spills partitions of both sides together, merges them in stalls",
-    "pmj": "the progressive merge join: spills all of a full memory, merges at the end",
-    "rpj": "the rate-based progressive join: spills what arriving rows are least likely to meet, "
-    "and does in stalls what promises most results per second",
-    "pr-join": "the partitioned expanding ripple join: spills by partition, and joins all of a "
-    "partition whenever it has grown enough",
-    "ripple": "the block ripple join: every full memory is joined with all that was spilled",
-    "hash-ripple": "the hash ripple join: left rows meet the right rows that came first, the rest "
-    "is joined by partition at the end",
-    "sms": "the sort-merge-shrink join: a full memory is joined with itself, the rest at the end",
-    "dbo": "the two-way DBO join: each side leaves a full memory in turn, the rest at the end",
-    "grace": "the GRACE hash join: everything is partitioned first and joined at the end",
-}
-
-_STAGES = {
+_STAGES: dict[str, str] = {
     Stage.MM: "as rows arrived",
     Stage.MD: "in stalls, memory with disk",
     Stage.DD: "in stalls, disk with disk",
@@ -68,9 +51,8 @@ def _question(driver: Driver) -> str:
 
 def _algorithm(driver: Driver) -> str:
     name = driver.question.algorithm
-    words = _IN_WORDS.get(name) or _IN_WORDS[name.partition("-")[0]]
     chosen = "auto, which is " if driver.question.auto else ""
-    return f"{chosen}{name}, {words}"
+    return f"{chosen}{name}, {find_algorithm(name).words}"
 
 
 def _spills(driver: Driver) -> str:

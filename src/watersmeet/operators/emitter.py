@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.limiter import OutputLimiter
 from watersmeet.operators.metrics import Metrics
-from watersmeet.rows.address import Index, Matches, Rows, RowSource, Stage
+from watersmeet.operators.stage import Stage
+from watersmeet.rows.address import Index, Matches, Rows, RowSource
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.index import PairBuffer
 from watersmeet.store.marks import Marks

@@ -9,57 +9,17 @@ from typing import Protocol
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
-from watersmeet.operators.progressive.algorithm import ProgressiveAlgorithm
+from watersmeet.operators.progressive.algorithm import PROGRESSIVE
 from watersmeet.operators.progressive.join import ProgressiveJoin
-from watersmeet.operators.rectangle.algorithm import JoinsOnArrival, RectangleAlgorithm
+from watersmeet.operators.rectangle.algorithm import RECTANGLE
 from watersmeet.operators.rectangle.join import RectangleJoin
-from watersmeet.operators.reference.algorithm import ReferenceAlgorithm
+from watersmeet.operators.reference.algorithm import REFERENCE
 from watersmeet.operators.reference.join import ReferenceJoin
 from watersmeet.operators.tuning import Tuning
-from watersmeet.policies import flush, invoke, react
 from watersmeet.rows.predicates import EqualKeys
 from watersmeet.rows.schema import MOST_INPUTS, JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
-
-PROGRESSIVE = {
-    algorithm.name: algorithm
-    for algorithm in (
-        ProgressiveAlgorithm("shj", flush=None, react=None),
-        ProgressiveAlgorithm("xjoin", flush=flush.largest, react=react.largest_resident),
-        ProgressiveAlgorithm("hmj", flush.adaptive, react.every_partition, whole_stage=True),
-        ProgressiveAlgorithm(
-            "hmj-all", flush.everything, react.every_partition, flush_share=1.0, whole_stage=True
-        ),
-        ProgressiveAlgorithm(
-            "hmj-smallest", flush.smallest_pair, react.every_partition, whole_stage=True
-        ),
-        ProgressiveAlgorithm(
-            "hmj-largest", flush.largest_pair, react.every_partition, whole_stage=True
-        ),
-        ProgressiveAlgorithm(
-            "pmj", flush.everything, None, flush_share=1.0, joins_on_arrival=False
-        ),
-        ProgressiveAlgorithm("rpj", flush=flush.optimal, react=react.best_rate),
-        ProgressiveAlgorithm("rpj-md", flush=flush.optimal, react=react.best_md),
-        ProgressiveAlgorithm("rpj-dd", flush=flush.optimal, react=react.best_dd),
-    )
-}
-
-
-RECTANGLE = {
-    algorithm.name: algorithm
-    for algorithm in (
-        RectangleAlgorithm(
-            "pr-join", JoinsOnArrival.UNTIL_FULL, invoke.larger_halves, invoke=invoke.expanding
-        ),
-        RectangleAlgorithm("ripple", JoinsOnArrival.UNTIL_FULL, invoke.everything, rescans=True),
-        RectangleAlgorithm("hash-ripple", JoinsOnArrival.THEN_KEPT, invoke.all_but_kept),
-        RectangleAlgorithm("sms", JoinsOnArrival.ALL, invoke.everything),
-        RectangleAlgorithm("dbo", JoinsOnArrival.ALL, invoke.in_turn),
-        RectangleAlgorithm("grace", JoinsOnArrival.NONE, invoke.larger_halves),
-    )
-}
 
 
 class Published(Protocol):
@@ -67,6 +27,11 @@ class Published(Protocol):
 
     @property
     def name(self) -> str: ...
+    @property
+    def words(self) -> str:
+        """What it is and does, for whoever asks what runs."""
+        ...
+
     @property
     def spills(self) -> bool:
         """Whether it goes on when memory is full."""
@@ -103,7 +68,7 @@ MECHANISMS = (
         "reference",
         ReferenceJoin,
         ReferenceJoin.restore,
-        {"nested-loop": ReferenceAlgorithm("nested-loop")},
+        REFERENCE,
         most_inputs=MOST_INPUTS,
         takes_bands=True,
         for_users=False,

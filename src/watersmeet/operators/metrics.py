@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from watersmeet.model import Side
-from watersmeet.rows.address import Stage
+from watersmeet.operators.stage import Stage
 
 _REMEMBERED_FLUSHES = 4096
 
@@ -36,7 +36,7 @@ class Metrics:
 
     rows_in: list[int] = field(default_factory=lambda: [0, 0])
     null_keys: list[int] = field(default_factory=lambda: [0, 0])
-    results: dict[Stage, int] = field(default_factory=lambda: dict.fromkeys(Stage, 0))
+    results: dict[str, int] = field(default_factory=lambda: dict.fromkeys(Stage, 0))
     candidates: int = 0
     flush_count: int = 0
     rows_spilled: int = 0

@@ -25,7 +25,6 @@ from watersmeet.errors import StateError
 from watersmeet.model import Side
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.workspace import Workspace
-from watersmeet.rows.address import Stage
 from watersmeet.rows.on import name_of
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.marks import Marks
@@ -292,8 +291,7 @@ def save_counters(metrics: Metrics) -> Manifest:
 def load_counters(metrics: Metrics, manifest: Manifest) -> None:
     for name in _COUNTERS:
         setattr(metrics, name, copy(manifest["counters"][name]))
-    for stage in Stage:
-        metrics.results[stage] = manifest["results"].get(str(stage), 0)
+    metrics.results |= manifest["results"]
 
 
 # ---- what a file holds, at its end --------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
@@ -55,16 +54,6 @@ class Rows:
         return len(self.index)
 
 
-class Stage(StrEnum):
-    """Where in the algorithm a result was found (RPJ, Figure 3)."""
-
-    MM = "mm"
-    MD = "md"
-    DD = "dd"
-    CLEANUP = "cleanup"
-    UNMATCHED = "unmatched"
-
-
 @dataclass(frozen=True, slots=True)
 class Matches:
     """Result rows as addresses: of every input one row for each, in the inputs' order.
@@ -74,7 +63,8 @@ class Matches:
     """
 
     rows: tuple[Rows | None, ...]
-    stage: Stage
+    stage: str
+    """Where in the algorithm it was found."""
 
     def __len__(self) -> int:
         return next((len(rows) for rows in self.rows if rows is not None), 0)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from watersmeet.model import JoinType
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
-from watersmeet.rows.address import Matches, Stage
+from watersmeet.rows.address import Matches
 from watersmeet.rows.bands import Band
 from watersmeet.rows.keys import Hashes, Rehash
 from watersmeet.rows.on import Equal
@@ -246,7 +246,7 @@ class Player:
         self._schema = case.schema()
         self._inputs: list[list[pa.RecordBatch]] = [[] for _ in range(case.inputs)]
         self._output: list[pa.RecordBatch] = []
-        self._stages: Counter[Stage] = Counter()
+        self._stages: Counter[str] = Counter()
         self._ended = False
         self._area = StateFolder(directory / "state")
         self._resources = self._new_resources(case.memory)

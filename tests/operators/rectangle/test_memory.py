@@ -12,9 +12,9 @@ import pytest
 from tests.operators.making import make_rectangle
 from tests.operators.rectangle.running import SCHEMAS, Watched, batch
 from watersmeet.model import Side
-from watersmeet.operators.family import RECTANGLE
+from watersmeet.operators.rectangle.algorithm import RECTANGLE
+from watersmeet.operators.stage import Stage
 from watersmeet.operators.tuning import Invocation, Tuning
-from watersmeet.rows.address import Stage
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.sim.keys import ZipfKeys
 from watersmeet.store.account import MemoryAccount

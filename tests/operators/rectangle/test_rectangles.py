@@ -13,7 +13,7 @@ import pytest
 from tests.operators.rectangle.running import Watched
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side
-from watersmeet.operators.family import RECTANGLE
+from watersmeet.operators.rectangle.algorithm import RECTANGLE
 from watersmeet.operators.rectangle.progress import Rectangles
 from watersmeet.operators.tuning import Invocation, Tuning
 from watersmeet.rows.address import Matches

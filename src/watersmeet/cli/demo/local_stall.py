@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from watersmeet import local
 from watersmeet.cli.demo.timeline import Timeline, Track
-from watersmeet.rows.address import Stage
+from watersmeet.operators.stage import Stage
 from watersmeet.words import megabytes
 
 _ORDERS = 300_000
@@ -29,7 +29,12 @@ _COLUMNS = 63
 _STALL = 1.0  # Seconds of silence after which the picture says that an input stalls.
 
 _GREEN, _YELLOW, _CYAN, _BOLD = "32", "33", "36", "1"
-_COLOURS = {Stage.MM: _GREEN, Stage.MD: _YELLOW, Stage.DD: _YELLOW, Stage.CLEANUP: _CYAN}
+_COLOURS: dict[str, str] = {
+    Stage.MM: _GREEN,
+    Stage.MD: _YELLOW,
+    Stage.DD: _YELLOW,
+    Stage.CLEANUP: _CYAN,
+}
 
 
 def run() -> int:
@@ -58,7 +63,7 @@ class _Scene:
         self._orders = Track("orders", full=1.6 * rate * slice_s)
         self._payments = Track("payments", full=1.6 * rate * slice_s)
         self._results = Track("results", full=1.2 * rate * slice_s)
-        self._found = dict.fromkeys(Stage, 0)
+        self._found: dict[str, int] = dict.fromkeys(Stage, 0)
         self._timeline = Timeline(
             [self._orders, self._payments, self._results],
             seconds=_SPAN,

@@ -14,8 +14,9 @@ from watersmeet.operators.emitter import Stamps, in_order
 from watersmeet.operators.memory import NewRows, Reasons
 from watersmeet.operators.metrics import FlushRecord
 from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
+from watersmeet.operators.stage import Stage
 from watersmeet.policies.flush import Held
-from watersmeet.rows.address import Matches, RowSource, Stage
+from watersmeet.rows.address import Matches, RowSource
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.values import rows_where
 from watersmeet.store.index import Codes

@@ -13,7 +13,8 @@ from watersmeet.operators.progressive.merging import Merging
 from watersmeet.operators.progressive.reporting import report
 from watersmeet.operators.progressive.tasks import DdTask
 from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
-from watersmeet.rows.address import Matches, Stage
+from watersmeet.operators.stage import Stage
+from watersmeet.rows.address import Matches
 from watersmeet.store.runs import ResidentRun, Run
 
 Resident = tuple[NDArray[np.int32], NDArray[np.int32]]

@@ -11,8 +11,9 @@ from watersmeet.operators.progressive.debt import next_task
 from watersmeet.operators.progressive.reporting import report
 from watersmeet.operators.progressive.tasks import DdTask, MdTask
 from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
+from watersmeet.operators.stage import Stage
 from watersmeet.policies.react import Task, TaskKind
-from watersmeet.rows.address import Matches, Stage
+from watersmeet.rows.address import Matches
 
 
 @dataclass

@@ -9,7 +9,8 @@ import numpy as np
 from watersmeet.operators.emitter import ResultEmitter, in_order
 from watersmeet.operators.progressive.merging import Found
 from watersmeet.operators.progressive.tasks import FoundInMemory, Step
-from watersmeet.rows.address import Matches, Stage
+from watersmeet.operators.stage import Stage
+from watersmeet.rows.address import Matches
 
 
 def report(

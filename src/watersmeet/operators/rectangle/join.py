@@ -30,9 +30,10 @@ from watersmeet.operators.rectangle.progress import Counts, Rectangles
 from watersmeet.operators.rectangle.ripple import rescan
 from watersmeet.operators.rectangle.workspace import RectangleWorkspace
 from watersmeet.operators.saved import Manifest, SavedRows, StateArea
+from watersmeet.operators.stage import Stage
 from watersmeet.operators.tuning import Tuning
 from watersmeet.policies.invoke import Growth, even_slots, most_new
-from watersmeet.rows.address import Matches, Rows, Stage
+from watersmeet.rows.address import Matches, Rows
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.index import Codes

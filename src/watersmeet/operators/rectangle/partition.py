@@ -18,7 +18,8 @@ from watersmeet.operators.emitter import in_order
 from watersmeet.operators.met import Presence, presence_of
 from watersmeet.operators.rectangle.memory import StampedRows
 from watersmeet.operators.rectangle.workspace import RectangleWorkspace
-from watersmeet.rows.address import Index, Matches, Stage
+from watersmeet.operators.stage import Stage
+from watersmeet.rows.address import Index, Matches
 from watersmeet.store.index import Codes
 from watersmeet.store.runs import Piece
 from watersmeet.store.table import Table, batch_bytes

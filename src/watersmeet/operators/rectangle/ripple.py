@@ -10,7 +10,8 @@ from watersmeet.model import Side
 from watersmeet.operators.emitter import in_order
 from watersmeet.operators.rectangle.memory import StampedRows
 from watersmeet.operators.rectangle.workspace import RectangleWorkspace
-from watersmeet.rows.address import Matches, Stage
+from watersmeet.operators.stage import Stage
+from watersmeet.rows.address import Matches
 from watersmeet.store.spill import IoKind
 
 

@@ -10,5 +10,13 @@ class ReferenceAlgorithm:
     """It has no settings: it never spills and does nothing while inputs stall."""
 
     name: str
+    words: str
     spills: bool = False
     reacts: bool = False
+
+
+REFERENCE = {
+    "nested-loop": ReferenceAlgorithm(
+        "nested-loop", "the nested-loop join: everything stays in memory, and all is compared"
+    )
+}

@@ -28,8 +28,9 @@ from watersmeet.operators.saved import (
     parameters,
     save_counters,
 )
+from watersmeet.operators.stage import Stage
 from watersmeet.operators.tuning import Tuning
-from watersmeet.rows.address import Index, Matches, Rows, Stage
+from watersmeet.rows.address import Index, Matches, Rows
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.promises import Promise, Promises
 from watersmeet.rows.schema import EncodedRows, JoinSchema

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from watersmeet.model import Side
-from watersmeet.operators.family import RECTANGLE
+from watersmeet.operators.rectangle.algorithm import RECTANGLE
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.tuning import Invocation, Tuning
 from watersmeet.reproduce.prjoin.devices import Devices

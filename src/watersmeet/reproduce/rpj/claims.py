@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from watersmeet.operators.stage import Stage
 from watersmeet.reproduce.chart import INKS
 from watersmeet.reproduce.claim import Claim
 from watersmeet.reproduce.curve import POINTS
@@ -23,7 +24,6 @@ from watersmeet.reproduce.rpj.settings import (
     Setting,
     settings,
 )
-from watersmeet.rows.address import Stage
 from watersmeet.sim.delays import Seconds
 
 EQUAL = 0.99

@@ -21,7 +21,6 @@ from watersmeet.reproduce.rpj.settings import (
     Setting,
     settings,
 )
-from watersmeet.rows.address import Stage
 from watersmeet.sim.clock import VirtualClock
 from watersmeet.sim.domain import join_schema, partition_members
 from watersmeet.sim.driver import Driver
@@ -47,7 +46,7 @@ class Run:
     setting: Setting
     algorithm: str
     trace: Trace
-    results: Mapping[Stage, int]
+    results: Mapping[str, int]
     flushes: int
     exact: int
     seconds: float
