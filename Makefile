@@ -35,9 +35,10 @@ $(COMPILED): $(INSTALLED) $(wildcard src/watersmeet/kernels/*.py)
 demo: setup ## two tables joined and aggregated on Spark, beside Spark's own
 	@$(BIN)/watersmeet demo
 
-# Two processes, each with whole files of tests: those of one file share what they look at.
+# Three processes, for two cores: tests on Spark wait as long as they work. Each takes whole files of
+# tests, since those of one file share what they look at.
 test: setup ## all tests but the slow ones
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -q $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile -q $(ARGS)
 
 test-slow: setup ## the tests that take minutes
 	@$(BIN)/python -m pytest -m slow $(ARGS)
