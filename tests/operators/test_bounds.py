@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from watersmeet.model import Side
 from watersmeet.operators.family import restore_operator
 from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.tuning import Tuning
+from watersmeet.rows.address import Matches
+from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
@@ -73,3 +76,72 @@ def test_a_row_that_was_decided_after_it_was_saved_does_not_come_back(tmp_path: 
     assert left_numbers(restored, R, [1, 2, 3, 4, 5], 5) == [3]
     for each in (join, restored):
         each.close()
+
+
+# ---- keys that come, are promised away and go ---------------------------------------------------
+
+# Memory for some of the rows that are there at a time, so that most of them pass through runs.
+SPILLING = Tuning(partitions=3, costs=COSTS, memory_rows=60, fan_in=4, flush_share=0.3)
+
+
+def passing_by(turns: int, directory: Path, *, settles: bool) -> list[dict[str, int]]:
+    """A full join in which each key has two left rows, or one right row, or all three, and is
+    promised away by both sides a few turns later; what there is after each turn."""
+    schema = JoinSchema.resolve(SCHEMAS[0], SCHEMAS[1], "key", "full")
+    spill, area = SpillArea(directory), StateFolder(directory / "state")
+    memory = MemoryAccount(2**20)
+    join = make_progressive("rpj", schema, memory=memory, spill=spill, tuning=SPILLING)
+    sizes, found, rows = [], Counter[tuple[int | None, int | None]](), [0, 0]
+
+    def take(matches: Iterator[Matches]) -> None:
+        for each in matches:
+            batch = schema.materialise(each)
+            columns = (batch.column(name).to_pylist() for name in ("left", "right"))
+            found.update(zip(*columns, strict=True))
+
+    for turn in range(turns):
+        keys = list(range(30 * turn, 30 * turn + 30))
+        for side, mine in ((L, keys[:20] * 2), (R, keys[10:])):
+            take(join.push(side, batch(side, mine, rows[side])))
+            rows[side] += len(mine)
+        old = schema.encode(L, batch(L, [key - 90 for key in keys])).codes
+        for side in Side:
+            take(join.punctuate(side, Promise.of_codes(0, old)))
+        if settles and turn % 10 == 9:
+            take(join.settle())
+        take(join.tidy())
+        manifest = join.save(area)
+        area.keep(manifest["files"])
+        sizes.append(
+            {
+                "manifest": len(json.dumps(manifest)),
+                "saved files": len(list(area.path.iterdir())),
+                "spilled files": len(list(spill.path.iterdir())),
+                "rows": sum(map(len, join.workspace.memory.tables))
+                + int(join.workspace.expected.on_disk.sum()),
+                "promises": sum(len(join.workspace.promises.of(side, 0)) for side in Side),
+                "marks": join.workspace.emitter.marks.nbytes,
+            }
+        )
+    assert join.metrics.flush_count > turns // 10
+    for side in Side:
+        take(join.end(side))
+    take(join.finish())
+    join.close()
+    # Of each turn ten keys are left only, ten have both, ten are right only.
+    assert max(found.values()) == 1
+    kinds = Counter((left is not None, right is not None) for left, right in found)
+    assert kinds[True, True] == kinds[True, False] == 20 * turns
+    assert kinds[False, True] == 10 * turns
+    return sizes
+
+
+@pytest.mark.parametrize("settles", [True, False])
+@pytest.mark.parametrize("turns", [240, pytest.param(3000, marks=pytest.mark.slow)])
+def test_what_passes_by_leaves_nothing_behind(turns: int, settles: bool, tmp_path: Path) -> None:
+    sizes = passing_by(turns, tmp_path, settles=settles)
+    early, late = sizes[40:120], sizes[-100:]
+    for name in early[0]:
+        most = [max(each[name] for each in some) for some in (early, late)]
+        assert most[1] <= 1.1 * most[0], f"{name}: {most}"
+    assert max(each["rows"] for each in late) < 12 * 60

@@ -21,6 +21,7 @@ from watersmeet.operators.family import ALGORITHMS, restore_operator
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches
+from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
@@ -50,6 +51,9 @@ class SavedJoin:
 
     def push(self, input: int, batch: pa.RecordBatch) -> Iterator[Matches]:
         return self._saved(self.join.push(input, batch))
+
+    def punctuate(self, input: int, promise: Promise) -> Iterator[Matches]:
+        return self._saved(self.join.punctuate(input, promise))
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
         return self._saved(self.join.idle(pause))

@@ -63,6 +63,13 @@ class ExpectedResults:
     def dd_done(self, partition: int, *, reported: float) -> None:
         self.dd[partition] = max(self.dd[partition] - reported, 0.0)
 
+    def purged(self, side: Side, partition: int, rows: int) -> None:
+        """Only so many rows are left on disk. When they were flushed is not known any more: they
+        count as having been there for ever."""
+        self.on_disk[side, partition] = rows
+        self._flush_stamps[side][partition] = []
+        self._flushed_rows[side][partition] = [rows]
+
     def forget(self, oldest: NDArray[np.int64]) -> None:
         """Drop the stamps of flushes that are not needed any more; `oldest` is the arrival stamp
         of the oldest row in memory by [side, partition].

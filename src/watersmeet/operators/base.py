@@ -10,6 +10,7 @@ import pyarrow as pa
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.saved import Manifest, StateArea
 from watersmeet.rows.address import Matches
+from watersmeet.rows.promises import Promise
 
 __all__ = ["JoinOperator", "Manifest", "StateArea"]
 
@@ -20,6 +21,10 @@ class JoinOperator(Protocol):
     The runtime owns the inputs, the clock and the output, and calls
 
         push(input, batch)  for each arrival, inputs in any order
+        punctuate(input, promise)
+                            when it is known that certain rows of an input come no more. Rows that
+                            wait for nothing else may go, those of outer and anti joins that found
+                            no partner are results then. To ignore a promise is always right
         idle(pause)         when no input is ready; returns soon after `pause()` turns true
         settle(pause)       to have all that follows from the rows so far, while more may come;
                             returns soon after `pause()` turns true
@@ -45,6 +50,8 @@ class JoinOperator(Protocol):
         ...
 
     def push(self, input: int, batch: pa.RecordBatch) -> Iterator[Matches]: ...
+
+    def punctuate(self, input: int, promise: Promise) -> Iterator[Matches]: ...
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]: ...
 

@@ -48,7 +48,8 @@ class Mechanism:
     """One operator class and the algorithms that are settings of it.
 
     `operator` is made with (schema, algorithm, memory=, spill=, clock=, tuning=), and restored
-    with (area, manifest) and the same. A new mechanism is a row in `MECHANISMS`.
+    with (area, manifest) and the same. `purges` says whether promises (`punctuate`) let it forget
+    rows, or are ignored. A new mechanism is a row in `MECHANISMS`.
     """
 
     name: str
@@ -59,10 +60,11 @@ class Mechanism:
     takes_bands: bool = False
     for_users: bool = True
     """Whether its algorithms are offered, or known to those who name them only."""
+    purges: bool = False
 
 
 MECHANISMS = (
-    Mechanism("progressive", ProgressiveJoin, ProgressiveJoin.restore, PROGRESSIVE),
+    Mechanism("progressive", ProgressiveJoin, ProgressiveJoin.restore, PROGRESSIVE, purges=True),
     Mechanism("rectangle", RectangleJoin, RectangleJoin.restore, RECTANGLE),
     Mechanism(
         "reference",
@@ -72,6 +74,7 @@ MECHANISMS = (
         most_inputs=MOST_INPUTS,
         takes_bands=True,
         for_users=False,
+        purges=True,
     ),
 )
 

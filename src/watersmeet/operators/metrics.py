@@ -46,7 +46,7 @@ class Metrics:
     memory_used: int = 0
     memory_peak: int = 0
     rows_purged: int = 0
-    """Rows that were dropped because of a promise."""
+    """Rows that were kept and then dropped because of a promise."""
     broken_promises: int = 0
     """Rows that came although it was promised that they would not."""
     flushes: deque[FlushRecord] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_FLUSHES))

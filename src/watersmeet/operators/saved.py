@@ -106,6 +106,12 @@ class SavedRows:
             "files": sorted(names),
         }
 
+    def begin_anew(self) -> None:
+        """Have all rows in memory written by the next save, and none of the segments kept."""
+        for segments in self._segments:
+            segments.clear()
+        self._saved_until = [0, 0]
+
     def load(self, area: StateArea, manifest: Manifest) -> list[Runs]:
         """Fill the tables and the marks of a new join; its runs by partition."""
         runs = self._load_runs(area, manifest)

@@ -20,7 +20,8 @@ class Tuning:
     costs: c_ran and c_seq in seconds a page, measured on the spill device if None. page_rows:
     rows a page, a block if None. whole_tasks: a reactive task runs to its end, as in the papers,
     instead of giving way after a block. memory_rows: count rows of both sides instead of bytes,
-    as the papers do. distinct: |A_join| if known, estimated if None.
+    as the papers do. distinct: |A_join| if known, estimated if None. purge_share: what is on disk
+    is read for rows that may go when so many rows have come since, as a share of it.
 
     Of the rectangle joins: expected_rows: |A| and |B|, if known. invocation: when PR-Join joins a
     partition (policies/invoke.py). remaps: whether PR-Join evens out its partitions when memory
@@ -38,6 +39,7 @@ class Tuning:
     whole_tasks: bool = False
     memory_rows: int | None = None
     distinct: int | None = None
+    purge_share: float = 0.5
     expected_rows: tuple[int, int] | None = None
     invocation: Invocation = field(default_factory=Invocation)
     remaps: bool = True

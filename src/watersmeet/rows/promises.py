@@ -1,10 +1,10 @@
 """Promises that certain rows of an input will not come any more, so that others can be purged.
 
 A promise is about codes: no more rows of an input will come whose code under one predicate lies in
-a range. If the whole reach of a row of the other end has been promised, it will find no partner
-among rows to come. Promises that were accepted are kept as merged ranges, so they are few. They
-are saved with a join's state, and applied whenever rows are read from its files: rows that were
-purged do not come back, although files are never changed.
+certain ranges. If the whole reach of a row of the other end has been promised, it will find no
+partner among rows to come. Promises that were accepted are kept as merged ranges, so they are few.
+They are saved with a join's state, and applied when rows are read from the segments it has saved:
+rows that were purged do not come back, although files are never changed.
 """
 
 from __future__ import annotations
@@ -20,22 +20,39 @@ from watersmeet.rows.leaves import Mask
 
 LAST_CODE = 2**64 - 1
 
+Ranges = NDArray[np.uint64]
+"""By [number, 0 or 1] first and last codes, both included. Where nothing else is said they are
+disjoint and rise."""
 
-@dataclass(frozen=True, slots=True)
+_NONE: Ranges = np.empty((0, 2), np.uint64)
+_ONE = np.uint64(1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Promise:
-    """No more rows come whose code under a predicate lies from `first` to `last`, both included."""
+    """No more rows come whose code under a predicate lies in one of these ranges, which may be in
+    any order and overlap."""
 
     predicate: int
-    first: int
-    last: int
+    ranges: Ranges
+
+    @classmethod
+    def between(cls, predicate: int, first: int, last: int) -> Promise:
+        """About the codes from `first` to `last`, both included."""
+        return cls(predicate, np.array([[first, last]], np.uint64))
+
+    @classmethod
+    def of_codes(cls, predicate: int, codes: Codes) -> Promise:
+        """About each of these codes: punctuations of single keys, as many as have come."""
+        return cls(predicate, np.column_stack([codes, codes]))
 
 
 class Promises:
     """All that was promised about each input, as disjoint ranges of codes for each predicate.
 
     >>> promises = Promises()
-    >>> promises.accept(0, Promise(0, 5, 9))
-    >>> promises.accept(0, Promise(0, 10, 12))
+    >>> promises.accept(0, Promise.between(0, 5, 9))
+    >>> promises.accept(0, Promise.of_codes(0, np.array([11, 10, 12], np.uint64)))
     >>> promises.cover(0, 0, np.array([4, 6], np.uint64), np.array([6, 12], np.uint64)).tolist()
     [False, True]
     >>> promises.save()
@@ -43,7 +60,7 @@ class Promises:
     """
 
     def __init__(self) -> None:
-        self._ranges: dict[tuple[int, int], NDArray[np.uint64]] = {}
+        self._ranges: dict[tuple[int, int], Ranges] = {}
         """By input and predicate: ascending ranges, each with its first and its last code."""
 
     def __bool__(self) -> bool:
@@ -51,21 +68,13 @@ class Promises:
 
     def accept(self, input: int, promise: Promise) -> None:
         """Remember a promise; ranges that touch are merged."""
-        if promise.first > promise.last:
-            return
-        key = (input, promise.predicate)
-        merged: list[list[int]] = []
-        known = self._ranges[key].tolist() if key in self._ranges else []
-        for first, last in sorted([*known, [promise.first, promise.last]]):
-            if merged and first <= merged[-1][1] + 1:
-                merged[-1][1] = max(merged[-1][1], last)
-            else:
-                merged.append([first, last])
-        self._ranges[key] = np.array(merged, np.uint64)
+        key, new = (input, promise.predicate), promise.ranges
+        united = unite(np.concatenate([self.of(*key), new[new[:, 0] <= new[:, 1]]]))
+        if len(united):
+            self._ranges[key] = united
 
-    def of(self, input: int) -> list[int]:
-        """The predicates under which something was promised about an input."""
-        return [predicate for about, predicate in self._ranges if about == input]
+    def of(self, input: int, predicate: int) -> Ranges:
+        return self._ranges.get((input, predicate), _NONE)
 
     def cover(self, input: int, predicate: int, first: Codes, last: Codes) -> Mask:
         """For which of these ranges it was promised that no code in them will come any more.
@@ -73,21 +82,38 @@ class Promises:
         A range whose first code is above its last is empty, and counts as promised.
         """
         empty: Mask = first > last
-        ranges = self._ranges.get((input, predicate))
-        if ranges is None:
+        ranges = self.of(input, predicate)
+        if not len(ranges):
             return empty
         place = np.searchsorted(ranges[:, 0], first, side="right")
         inside: Mask = (place > 0) & (last <= ranges[np.maximum(place, 1) - 1, 1])
         return inside | empty
 
-    def break_them(self, input: int, predicate: int, codes: Codes) -> Mask:
+    def touch(self, input: int, predicate: int, first: Codes, last: Codes) -> Mask:
+        """In which of these ranges of codes some have been promised."""
+        ranges = self.of(input, predicate)
+        if not len(ranges):
+            return np.zeros(len(first), np.bool_)
+        place = np.searchsorted(ranges[:, 1], first)
+        inside: Mask = ranges[np.minimum(place, len(ranges) - 1), 0] <= last
+        return inside & (place < len(ranges))
+
+    def broken_by(self, input: int, predicate: int, codes: Codes) -> Mask:
         """Which of these codes of rows that came break a promise."""
         return self.cover(input, predicate, codes, codes)
+
+    def forget(self, input: int, predicate: int, ranges: Ranges) -> None:
+        """Take promises back, as far as they are about these codes."""
+        left = subtract(self.of(input, predicate), ranges)
+        if len(left):
+            self._ranges[input, predicate] = left
+        else:
+            self._ranges.pop((input, predicate), None)
 
     def save(self) -> list[Any]:
         return [
             [input, predicate, ranges.tolist()]
-            for (input, predicate), ranges in sorted(self._ranges.items())
+            for (input, predicate), ranges in sorted(self._ranges.items(), key=lambda item: item[0])
         ]
 
     @classmethod
@@ -96,3 +122,62 @@ class Promises:
         for input, predicate, ranges in saved:
             promises._ranges[input, predicate] = np.array(ranges, np.uint64).reshape(-1, 2)
         return promises
+
+
+# ---- sets of codes as ranges --------------------------------------------------------------------
+
+
+def unite(ranges: Ranges) -> Ranges:
+    """The codes of ranges in any order, as few ranges as can be.
+
+    >>> unite(np.array([[7, 9], [1, 4], [5, 5], [2, 3]], np.uint64)).tolist()
+    [[1, 5], [7, 9]]
+    """
+    if not len(ranges):
+        return _NONE
+    ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
+    first, reached = ranges[:, 0], np.maximum.accumulate(ranges[:, 1])
+    # Subtracted only where it is positive: codes have no sign.
+    apart = first[1:] > reached[:-1]
+    apart &= first[1:] - reached[:-1] > _ONE
+    starts = np.concatenate([[True], apart])
+    ends = np.concatenate([apart, [True]])
+    return np.column_stack([first[starts], reached[ends]])
+
+
+def intersect(some: Ranges, others: Ranges) -> Ranges:
+    """The codes that are in both.
+
+    >>> some, others = np.array([[1, 5], [7, 9]], np.uint64), np.array([[4, 7]], np.uint64)
+    >>> intersect(some, others).tolist()
+    [[4, 5], [7, 7]]
+    """
+    start = np.searchsorted(others[:, 1], some[:, 0], side="left")
+    stop = np.searchsorted(others[:, 0], some[:, 1], side="right")
+    counts = np.maximum(stop - start, 0)
+    mine = np.repeat(np.arange(len(some)), counts)
+    nth = np.arange(len(mine)) - np.repeat(np.cumsum(counts) - counts, counts)
+    theirs = start[mine] + nth
+    return np.column_stack(
+        [
+            np.maximum(some[mine, 0], others[theirs, 0]),
+            np.minimum(some[mine, 1], others[theirs, 1]),
+        ]
+    )
+
+
+def subtract(some: Ranges, others: Ranges) -> Ranges:
+    """The codes of some that are not in others.
+
+    >>> some, others = np.array([[1, 5], [7, 9]], np.uint64), np.array([[4, 7]], np.uint64)
+    >>> subtract(some, others).tolist()
+    [[1, 3], [8, 9]]
+    """
+    if not len(others):
+        return some
+    # Between two of the others, before the first and after the last of them.
+    first = np.concatenate([[np.uint64(0)], others[:, 1] + _ONE])
+    last = np.concatenate([others[:, 0] - _ONE, [np.uint64(LAST_CODE)]])
+    there = np.ones(len(first), np.bool_)
+    there[0], there[-1] = others[0, 0] > 0, others[-1, 1] < LAST_CODE
+    return intersect(some, np.column_stack([first, last])[there])

@@ -22,6 +22,7 @@ from watersmeet.testing.schedule import (
     Case,
     End,
     Maker,
+    Punctuate,
     Push,
     Resize,
     Save,
@@ -158,6 +159,8 @@ def forced_cases(how: JoinType) -> dict[str, Case]:
             how,
             _SMALL,
         ),
+        "keys come, are promised away and go": Case(_ended(_passing_keys()), how, _SMALL),
+        "keys go, flush on every push": Case(_ended(_passing_keys()), how, memory=0),
         "memory shrinks and grows": Case(
             _ended(
                 step
@@ -176,6 +179,18 @@ def _rounds(key_of: Key) -> Iterator[Step]:
     for turn in range(_ROUNDS):
         keys = tuple(key_of(turn * _ROWS + n) for n in range(_ROWS))
         yield from (Push(Side.LEFT, keys), Push(Side.RIGHT, keys[turn % 3 :]), Stall(3 + 5 * turn))
+
+
+def _passing_keys() -> Iterator[Step]:
+    """New keys in every turn. The sides promise those of the turn before, one early and one late;
+    some find no partner, and some come after the other side's promise about them."""
+    for turn in range(2 * _ROUNDS):
+        keys = tuple(range(3 * turn, 3 * turn + _ROWS))
+        early, late = Side(turn % 2), Side((turn + 1) % 2)
+        yield from (Push(early, keys), Push(late, keys[2:]), Stall(turn))
+        yield from (Punctuate(early, keys[:4]), Save(restores=turn % 3 == 1), Push(late, keys[:3]))
+        yield from (Settle(10_000 if turn % 3 == 2 else 1), Tidy(), Save(restores=turn % 3 == 2))
+        yield from (Punctuate(late, keys[:3]), Save())
 
 
 def _is_push(step: Step, side: Side) -> bool:

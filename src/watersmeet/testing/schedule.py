@@ -20,6 +20,7 @@ from watersmeet.rows.address import Matches
 from watersmeet.rows.bands import Band
 from watersmeet.rows.keys import Hashes, Rehash
 from watersmeet.rows.on import Equal
+from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
@@ -39,6 +40,16 @@ class Push:
 
     side: int
     keys: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Punctuate:
+    """It is promised that no more rows of these keys come from an input. The player keeps the
+    promise: it leaves them out of later pushes. Of joins on more than one key it promises nothing,
+    since other rows may have the same code under one of the predicates."""
+
+    side: int
+    keys: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -82,7 +93,7 @@ class End:
     side: int
 
 
-Step = Push | Stall | Settle | Tidy | Resize | Save | End
+Step = Push | Punctuate | Stall | Settle | Tidy | Resize | Save | End
 
 
 def _hash_of(number: int) -> Rehash:
@@ -248,6 +259,7 @@ class Player:
         self._output: list[pa.RecordBatch] = []
         self._stages: Counter[str] = Counter()
         self._ended = False
+        self._promised: list[set[int | None]] = [set() for _ in range(case.inputs)]
         self._area = StateFolder(directory / "state")
         self._resources = self._new_resources(case.memory)
         self.operator = maker.make(self._schema, self._resources)
@@ -267,10 +279,15 @@ class Player:
     def _do(self, step: Step) -> None:
         match step:
             case Push(side, keys):
+                keys = tuple(key for key in keys if key not in self._promised[side])
                 first = sum(map(len, self._inputs[side]))
                 batch = self._case.batch(side, keys, first)
                 self._inputs[side].append(batch)
                 self._drain(self.operator.push(side, batch))
+            case Punctuate(side, keys) if self._case.predicates == "equal":
+                self._promised[side].update(keys)
+                codes = self._schema.encode(side, self._case.batch(side, keys, 0)).codes
+                self._drain(self.operator.punctuate(side, Promise.of_codes(0, codes)))
             case Stall(polls):
                 self._drain(self.operator.idle(Pause(polls)))
             case Resize(limit):

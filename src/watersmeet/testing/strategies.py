@@ -18,6 +18,7 @@ from watersmeet.testing.schedule import (
     REHASHES,
     Case,
     End,
+    Punctuate,
     Push,
     Resize,
     Save,
@@ -40,7 +41,7 @@ _KEYS = [
 ]
 
 # Chosen by position: `sampled_from` would count a kind that is named twice only once.
-_KINDS = [Push] * 8 + [Stall] * 3 + [Settle, Tidy, Save, Save, Resize]
+_KINDS = [Push] * 8 + [Stall] * 3 + [Settle, Tidy, Save, Save, Resize, Punctuate]
 
 
 @st.composite
@@ -55,6 +56,9 @@ def schedules(draw: st.DrawFn, inputs: int = 2) -> tuple[Step, ...]:
         kind = _KINDS[draw(st.integers(0, len(_KINDS) - 1))]
         if kind is Push:
             steps.append(Push(draw(st.integers(0, inputs - 1)), draw(rows)))
+        elif kind is Punctuate:
+            promised = tuple(key for key in draw(rows)[:3] if key is not None)
+            steps.append(Punctuate(draw(st.integers(0, inputs - 1)), promised))
         elif kind is Stall:
             steps.append(Stall(draw(st.integers(0, 30))))
         elif kind is Resize:
@@ -117,6 +121,7 @@ def tunings() -> st.SearchStrategy[Tuning]:
         whole_tasks=st.booleans(),
         memory_rows=st.sampled_from([4, 1, 2, 8, 20, None]),
         distinct=st.sampled_from([None, 1, 10]),
+        purge_share=st.sampled_from([0.5, 0.0]),
         expected_rows=st.sampled_from([None, (0, 0), (20, 40)]),
         invocation=st.builds(
             Invocation, gamma=st.sampled_from([1.0, 0.1, 3.0]), stops=st.booleans()

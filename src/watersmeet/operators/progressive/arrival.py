@@ -88,10 +88,13 @@ class ArrivalStage:
         """Which arrivals may still matter after they met memory; None for all of them."""
         workspace = self._workspace
         keep = workspace.emitter.undecided(side, stamps)
-        if workspace.rates.ended[side.other]:
-            partitions = (((codes >> 32) * workspace.tuning.partitions) >> 32).astype(np.int64)
-            owed = workspace.expected.on_disk[side.other][partitions] > 0
-            keep = owed if keep is None else keep & owed
+        has_ended = workspace.rates.ended[side.other]
+        if has_ended or workspace.is_promised(side.other):
+            partitions = self._memory.partition_of(codes)
+            waits = workspace.expected.on_disk[side.other][partitions] > 0
+            if not has_ended:
+                waits |= ~workspace.without_partners(side, codes)
+            keep = waits if keep is None else keep & waits
         return keep
 
     def drop_complete_rows(self, side: Side) -> Iterator[Matches]:

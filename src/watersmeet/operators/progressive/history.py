@@ -90,6 +90,11 @@ class Stays:
     oldest: int
 
 
+def _any_of(stays: Stays, departed: tuple[int, int]) -> bool:
+    """Whether some of a side's rows on disk left memory in this time."""
+    return any(d[0] <= departed[1] and departed[0] <= d[1] for d in stays.departed)
+
+
 class History:
     """What has been joined from disk in one partition."""
 
@@ -112,6 +117,9 @@ class History:
     def merged(self, merge: DdRecord) -> None:
         """A merge covers the smaller ones that made its runs, so the list stays short."""
         self._merges = [old for old in self._merges if not merge.covers(old)] + [merge]
+        self._log_merges()
+
+    def _log_merges(self) -> None:
         self._merge_log = _Log(4)
         for each in self._merges:
             self._merge_log.append((*each.left, *each.right), each.codes)
@@ -153,13 +161,24 @@ class History:
         there still, and those that left after s. It may go if a later scan s2 read the same, and
         whoever left between the two has been merged with what was read; or, without such a scan,
         if everyone who left after s has been merged and nobody who came before s is there still.
+
+        What was joined with runs that are gone tells nothing either.
         """
-        if not len(self):
-            return
+        merges = [
+            merge
+            for merge in self._merges
+            if _any_of(stays[Side.LEFT], merge.left) and _any_of(stays[Side.RIGHT], merge.right)
+        ]
+        if len(merges) < len(self._merges):
+            self._merges = merges
+            self._log_merges()
         for side in Side:
             keep = np.ones(len(self.scans(side)[0]), np.bool_)
             for n in range(len(keep)):
-                keep[n] = self._tells(side, n, stays[side], keep)
+                read = (int(self.scans(side)[0][n, 1]), int(self.scans(side)[0][n, 2]))
+                keep[n] = _any_of(stays[side.other], read) and self._tells(
+                    side, n, stays[side], keep
+                )
             if not keep.all():
                 self._scans[side].keep(keep)
 

@@ -22,12 +22,14 @@ from watersmeet.operators.progressive.arrival import ArrivalStage
 from watersmeet.operators.progressive.cleanup import CleanUp
 from watersmeet.operators.progressive.debt import memory_owes, owed_rows
 from watersmeet.operators.progressive.disk import DiskPartition
+from watersmeet.operators.progressive.purging import Purging
 from watersmeet.operators.progressive.reactive import ReactiveStage
 from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
 from watersmeet.operators.saved import Manifest, SavedRows, StateArea
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches
 from watersmeet.rows.batch import BatchRows
+from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
@@ -59,6 +61,7 @@ class ProgressiveJoin:
         )
         self.arrivals = ArrivalStage(self.workspace)
         self.reactive = ReactiveStage(self.workspace)
+        self.purging = Purging(self.workspace)
         self.metrics: Metrics = self.workspace.metrics
         self.metrics.statistics = self.statistics
         self._clock = clock
@@ -74,8 +77,12 @@ class ProgressiveJoin:
         if (nulls := workspace.without_key(side, encoded)) is not None:
             yield from workspace.emitter.alone(side, BatchRows(encoded.rows), nulls)
             encoded = encoded.with_keys()
+        workspace.count_broken_promises(side, encoded.codes)
         for piece in workspace.memory.pieces(encoded.rows):
             yield from self.arrivals.arrive(side, encoded.codes[piece.place], piece, self._clock())
+
+    def punctuate(self, input: int, promise: Promise) -> Iterator[Matches]:
+        return self.purging.accept(Side(input), promise)
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
         return self.reactive.react(pause)
@@ -85,6 +92,7 @@ class ProgressiveJoin:
         if memory_owes(self.workspace):
             yield from self._flush_all("what is in memory has not met")
         yield from self.reactive.settle(pause)
+        yield from self.purging.sweep()
 
     def owed(self) -> list[int]:
         """Rows that may not have met all that is there of the other side, left and right."""
@@ -99,6 +107,7 @@ class ProgressiveJoin:
             running = None
         self._merge_runs(busy=None if running is None else running.choice.partition)
         self.arrivals.drop_decided_rows()
+        yield from self._purge()
         oldest = workspace.oldest()
         workspace.expected.forget(oldest)
         for p, disk in enumerate(workspace.disk.partitions):
@@ -108,6 +117,21 @@ class ProgressiveJoin:
                 disk.prune(oldest[:, p])
         workspace.forget_marks()
         workspace.report_memory()
+
+    def _purge(self) -> Iterator[Matches]:
+        """Let go of rows that owe nothing. What is on disk is read for that when many rows have
+        come since, and settled first."""
+        workspace, is_due = self.workspace, self.purging.is_due
+        if is_due and workspace.promises:
+            if not workspace.algorithm.joins_on_arrival:
+                yield from self._flush_all("what may go is found on disk")
+            yield from self.settle()
+        if is_due:
+            yield from self.reactive.complete(None)
+            yield from self.purging.purge_runs()
+        yield from self.purging.sweep()
+        if is_due or not workspace.expected.on_disk.any():
+            self.purging.find_spent()
 
     def _merge_runs(self, busy: int | None) -> None:
         workspace = self.workspace

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 def save(join: ProgressiveJoin, saved: SavedRows, area: StateArea) -> Manifest:
     """Have all of a join's state in the area. The join itself can go on."""
     workspace, running = join.workspace, join.reactive.running
+    if join.purging.spent is not None:
+        saved.begin_anew()
     rows = saved.save(area, [disk.runs for disk in workspace.disk.partitions])
+    join.purging.forget_spent()
     return {
         "format": FORMAT,
         "parameters": _parameters(workspace),
@@ -38,6 +41,7 @@ def save(join: ProgressiveJoin, saved: SavedRows, area: StateArea) -> Manifest:
         "expected": workspace.expected.save(),
         "distinct": workspace.distinct.save(),
         "running": None if running is None else running.save(),
+        "purging": join.purging.save(),
         "histories": {
             str(p): disk.history.save()
             for p, disk in enumerate(workspace.disk.partitions)
@@ -55,6 +59,7 @@ def load(join: ProgressiveJoin, saved: SavedRows, area: StateArea, manifest: Man
     check(manifest, _parameters(workspace))
     workspace.stamp = manifest["stamp"]
     workspace.newest[:] = manifest["newest"]
+    join.purging.load(manifest["purging"])  # before the rows: it says which of them are there
     workspace.rates.load(manifest["rates"])
     workspace.expected.load(manifest["expected"])
     workspace.distinct.load(manifest["distinct"])

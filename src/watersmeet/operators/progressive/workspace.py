@@ -17,6 +17,7 @@ from watersmeet.operators.tuning import Tuning
 from watersmeet.operators.workspace import Workspace
 from watersmeet.policies.react import Owed
 from watersmeet.rows.leaves import Mask
+from watersmeet.rows.promises import Promises
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.device import measure_costs
@@ -65,6 +66,10 @@ class ProgressiveWorkspace(Workspace):
         self.distinct = DistinctKeys()
         self.newest = np.zeros((2, partitions), np.int64)
         """When the last row came, by [side, partition]."""
+        self.promises = Promises()
+        self.purged = np.zeros((2, partitions), np.int64)
+        """By [side, partition]: of the rows that came before this stamp none is in memory whose
+        partners were promised away."""
         self.stamp = 1
         self._costs = tuning.costs
 
@@ -82,9 +87,31 @@ class ProgressiveWorkspace(Workspace):
         return [0, 0]
 
     def let_go(self, side: Side, codes: Codes, stamps: Stamps) -> Mask | None:
-        """Rows that are decided need not come back: dropped or not, nothing follows from them."""
+        """Rows that are decided need not come back: dropped or not, nothing follows from them. Of
+        those that promises are about exactly the ones that were dropped must not
+        (operators/progressive/purging.py)."""
         keep = self.emitter.undecided(side, stamps)
-        return None if keep is None else ~keep
+        gone = np.zeros(len(stamps), np.bool_) if keep is None else ~keep
+        if self.is_promised(side.other):
+            early = stamps < self.purged[side][self.memory.partition_of(codes)]
+            early[early] = self.without_partners(side, codes[early])
+            gone |= early
+        return gone
+
+    def is_promised(self, side: Side) -> bool:
+        """Whether anything has been promised about rows of a side that are to come."""
+        return len(self.promises.of(side, 0)) > 0
+
+    def count_broken_promises(self, side: Side, codes: Codes) -> None:
+        """Count rows that come although it was promised that they would not."""
+        if self.is_promised(side):
+            broken = self.promises.broken_by(side, 0, codes)
+            self.metrics.broken_promises += int(np.count_nonzero(broken))
+
+    def without_partners(self, side: Side, codes: Codes) -> Mask:
+        """Which rows of a side will find no partner among rows to come."""
+        first, last = self.schema.predicates[0].reach(side, codes)
+        return self.promises.cover(side.other, 0, first, last)
 
     def forget_marks(self) -> None:
         """Give back the marks of rows that came before all that are there."""

@@ -34,6 +34,7 @@ from watersmeet.operators.stage import Stage
 from watersmeet.operators.tuning import Tuning
 from watersmeet.policies.invoke import Growth, even_slots, most_new
 from watersmeet.rows.address import Matches, Rows
+from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.index import Codes
@@ -93,6 +94,11 @@ class RectangleJoin:
             codes = encoded.codes[piece.place]
             yield from self._arrive(side, codes, stamps[piece.place], piece)
         workspace.progress.numbers[side] = self.metrics.rows_in[side]
+
+    def punctuate(self, input: int, promise: Promise) -> Iterator[Matches]:
+        """Promises are ignored: what is known of who has met whom is by position, and estimates
+        count on every row being there until the end."""
+        yield from ()
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
         """The stall rule (PR-Join 5.3): join what has most new rows, until `pause()`."""

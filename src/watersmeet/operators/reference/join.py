@@ -87,7 +87,7 @@ class ReferenceJoin:
             yield from self._alone(input, new, nulls)
             new.keep(encoded.valid)
         for predicate, codes in zip(self._schema.at(input), new.codes_of, strict=True):
-            broken = self._promises.break_them(input, predicate, codes)
+            broken = self._promises.broken_by(input, predicate, codes)
             self.metrics.broken_promises += int(broken.sum())
         yield from self._meet(input, new)
         self._kept[input].add(EncodedRows(new.codes_of, None, new.rows), new.numbers, new.matched)

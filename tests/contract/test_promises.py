@@ -1,0 +1,284 @@
+"""Promises in any order with all else that can happen to a join, against a model that keeps all.
+
+The model knows every row that came and every key that was promised away. It says at any moment
+which rows may go, and of outer and anti joins which of them must have been reported by then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from watersmeet.model import JoinType, Side
+from watersmeet.operators.family import ALGORITHMS, MECHANISMS, find_mechanism
+from watersmeet.operators.progressive.join import ProgressiveJoin
+from watersmeet.operators.stage import Stage
+from watersmeet.operators.tuning import Costs, Tuning
+from watersmeet.rows.promises import Promise
+from watersmeet.store.account import MemoryAccount
+from watersmeet.store.index import Codes
+from watersmeet.store.spill import IoKind, SpillArea
+from watersmeet.testing.family import PublishedJoin
+from watersmeet.testing.schedule import (
+    Case,
+    End,
+    Player,
+    Punctuate,
+    Push,
+    Resize,
+    Resources,
+    Save,
+    Settle,
+    Stall,
+    Step,
+    Tidy,
+)
+from watersmeet.testing.strategies import published_joins
+
+PURGING = [name for name in ALGORITHMS if find_mechanism(name).purges]
+FEW_ROWS = Tuning(
+    partitions=2,
+    fan_in=2,
+    chunk_rows=3,
+    flush_share=0.5,
+    costs=Costs(random=0.01, sequential=0.001),
+    page_rows=1,
+    memory_rows=8,
+    purge_share=0.0,
+)
+
+
+class Model(Player):
+    """Plays a case and looks, after all has been settled and tidied, whether what may go has gone.
+
+    It expects a join that reads its runs at every `tidy` (`purge_share=0`).
+    """
+
+    def __init__(self, maker: PublishedJoin, case: Case, directory: Path) -> None:
+        super().__init__(maker, case, directory)
+        self._settled = False
+        self.looked = 0
+        self.went = 0
+
+    def _do(self, step: Step) -> None:
+        super()._do(step)
+        self._check_memory_before_the_stamp()
+        if isinstance(step, Tidy) and self._settled and not self._ended:
+            self._check_all_has_gone()
+        self._settled = isinstance(step, Settle) and step.polls >= 1000
+        self.went = self.operator.metrics.rows_purged
+
+    @property
+    def _join(self) -> ProgressiveJoin:
+        assert isinstance(self.operator, ProgressiveJoin)
+        return self.operator
+
+    def _check_memory_before_the_stamp(self) -> None:
+        """What a restored join goes by: see operators/progressive/purging.py."""
+        workspace = self._join.workspace
+        for side, table in zip(Side, workspace.memory.tables, strict=True):
+            codes = table.codes(np.arange(len(table)))
+            early = table.stamps < workspace.purged[side][workspace.memory.partition_of(codes)]
+            assert not np.isin(codes[early], self._codes(side, self._promised[side.other])).any()
+
+    def _check_all_has_gone(self) -> None:
+        self.looked += 1
+        for side in Side:
+            may_go = self._codes(side, self._promised[side.other])
+            for codes in self._codes_there(side):
+                assert not np.isin(codes, may_go).any(), "settled and tidied, and still there"
+        assert self._stages[Stage.UNMATCHED] == sum(map(self._reported_by_now, Side))
+
+    def _codes_there(self, side: Side) -> Iterator[Codes]:
+        workspace = self._join.workspace
+        table = workspace.memory.tables[side]
+        yield table.codes(np.arange(len(table)))
+        for disk in workspace.disk.partitions:
+            for run in disk.runs[side]:
+                read = run.open(IoKind.SCAN)
+                yield from (read(number).codes for number in range(run.block_count))
+
+    def _codes(self, side: Side, keys: set[int | None]) -> Codes:
+        batch = self._case.batch(side, tuple(keys), 0)
+        return self._schema.encode(side, batch).codes
+
+    def _reported_by_now(self, side: Side) -> int:
+        """Rows without a partner of which that is certain."""
+        if not self._case.how.keeps_unmatched(side):
+            return 0
+        mine, others = (
+            Counter(key for batch in self._inputs[each] for key in batch.column("k").to_pylist())
+            for each in (side, side.other)
+        )
+        alone = self._promised[side.other] - others.keys() | {None}
+        return sum(mine[key] for key in alone)
+
+
+KEYS = st.integers(0, 9)
+
+
+@st.composite
+def schedules(draw: st.DrawFn) -> tuple[Step, ...]:
+    """Rows and promises about them, and in any order between them all that a runtime may ask."""
+    steps: list[Step] = []
+    most = draw(st.sampled_from([2, 6]))
+    rows = st.lists(st.none() | KEYS, min_size=1, max_size=most).map(tuple)
+    side = st.sampled_from(Side)
+    each: dict[str, st.SearchStrategy[tuple[Step, ...]]] = {
+        "push": st.tuples(st.builds(Push, side, rows)),
+        "punctuate": st.tuples(st.builds(Punctuate, side, st.lists(KEYS, max_size=3).map(tuple))),
+        "stall": st.tuples(st.builds(Stall, st.integers(0, 12))),
+        "settle": st.tuples(st.builds(Settle, st.sampled_from([1, 4, 10_000]))),
+        "settle and tidy": st.just((Settle(10_000), Tidy())),
+        "tidy": st.just((Tidy(),)),
+        "save": st.tuples(st.builds(Save, restores=st.booleans())),
+        "resize": st.tuples(st.builds(Resize, st.sampled_from([0, 2500, 2**13, 2**26]))),
+    }
+    kinds = ["push"] * 8 + ["punctuate"] * 4 + ["settle and tidy"] * 2 + ["save"] * 2 + list(each)
+    for _ in range(draw(st.integers(1, 22))):
+        steps += draw(each[kinds[draw(st.integers(0, len(kinds) - 1))]])
+    return (*steps, Settle(10_000), Tidy(), End(Side.LEFT), End(Side.RIGHT))
+
+
+def play_model(maker: PublishedJoin, case: Case, directory: Path) -> Model:
+    model = Model(maker, case, directory)
+    model.play()
+    return model
+
+
+def check_promises(name: str, how: JoinType, directory: Path, *, search: settings) -> None:
+    @search
+    @given(
+        steps=schedules(),
+        maker=published_joins(name),
+        memory=st.sampled_from([2**26, 2**13, 2500, 0]),
+    )
+    def what_may_go_has_gone(steps: tuple[Step, ...], maker: PublishedJoin, memory: int) -> None:
+        tuning = replace(maker.tuning, purge_share=0.0)
+        maker = replace(maker, tuning=tuning, tuning_after_restore=None)
+        assert play_model(maker, Case(steps, how, memory), directory).looked
+
+    what_may_go_has_gone()
+
+
+@pytest.mark.parametrize("how", JoinType)
+@pytest.mark.parametrize("name", ["shj", "xjoin", "hmj", "pmj", "rpj"])
+def test_what_may_go_has_gone_and_nothing_else(name: str, how: JoinType, tmp_path: Path) -> None:
+    few = settings(max_examples=settings().max_examples // 5)
+    check_promises(name, how, tmp_path, search=few)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", JoinType)
+@pytest.mark.parametrize("name", PURGING)
+def test_of_many_more_schedules_too(name: str, how: JoinType, tmp_path: Path) -> None:
+    check_promises(name, how, tmp_path, search=settings(max_examples=1000))
+
+
+# ---- forced -------------------------------------------------------------------------------------
+
+
+def passing(turns: int = 12) -> Iterator[Step]:
+    """Each turn has a key of its own in both sides, one that only the left has, and one that only
+    the right has. All three are promised away by both in the turn after, and the first by the right
+    in every other turn as soon as it has come.
+
+    Some rows came before all these and stay, so that a saved join cannot know by the age of its
+    oldest row which of the others have gone.
+    """
+    for side in Side:
+        yield Push(side, tuple(range(900, 920)))
+    for turn in range(turns):
+        both, left, right = 3 * turn, 3 * turn + 1, 3 * turn + 2
+        yield Push(Side.LEFT, (both, both, left))
+        yield Push(Side.RIGHT, (both, right))
+        if turn % 2 == 0:
+            yield Punctuate(Side.RIGHT, (both,))
+        if turn:
+            old = (both - 3, left - 3, right - 3)
+            yield from (Punctuate(Side.LEFT, old), Save(), Punctuate(Side.RIGHT, old))
+        yield from (Settle(10_000), Tidy(), Save(restores=turn % 2 == 0))
+
+
+ALL_IN_MEMORY = replace(FEW_ROWS, memory_rows=None)
+
+
+@pytest.mark.parametrize("how", JoinType)
+@pytest.mark.parametrize("name", PURGING)
+@pytest.mark.parametrize("tuning", [FEW_ROWS, ALL_IN_MEMORY], ids=["spilling", "in memory"])
+def test_of_keys_that_pass_by_only_the_latest_are_there(
+    name: str, how: JoinType, tuning: Tuning, tmp_path: Path
+) -> None:
+    case = Case((*passing(), End(Side.LEFT), End(Side.RIGHT)), how, 2**26)
+    model = play_model(PublishedJoin(name, tuning, block_bytes=1), case, tmp_path)
+    assert model.looked == 12
+    assert model.went > 0
+
+
+def test_the_registry_says_who_lets_go_of_rows() -> None:
+    assert {mechanism.name for mechanism in MECHANISMS if mechanism.purges} == {
+        "progressive",
+        "reference",
+    }
+
+
+# ---- promises that are broken -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["rpj", "pmj", "pr-join"])
+@pytest.mark.parametrize("how", [JoinType.INNER, JoinType.FULL])
+def test_who_breaks_a_promise_is_counted_and_joined_with_what_is_there(
+    name: str, how: JoinType, tmp_path: Path
+) -> None:
+    case = Case((), how, 2**26)
+    schema, maker = case.schema(), PublishedJoin(name, FEW_ROWS)
+    operator = maker.make(schema, Resources(MemoryAccount(2**26), SpillArea(tmp_path)))
+    rows: Counter[tuple[int | None, int | None]] = Counter()
+
+    def take(found: Iterator[object]) -> None:
+        for matches in found:
+            batch = schema.materialise(matches)  # type: ignore[arg-type]
+            rows.update(zip(*(batch.column(n).to_pylist() for n in ("a", "b")), strict=True))
+
+    def codes(*keys: int) -> Codes:
+        return schema.encode(Side.LEFT, case.batch(Side.LEFT, keys, 0)).codes
+
+    take(operator.push(Side.LEFT, case.batch(Side.LEFT, (1, 2), 0)))
+    take(operator.punctuate(Side.LEFT, Promise.of_codes(0, codes(1, 2))))
+    take(operator.push(Side.RIGHT, case.batch(Side.RIGHT, (2, 3), 0)))
+    take(operator.push(Side.LEFT, case.batch(Side.LEFT, (3, 2, 1, 1), 2)))
+    for side in Side:
+        take(operator.end(side))
+    take(operator.finish())
+    purges = find_mechanism(name).purges
+    assert operator.metrics.broken_promises == (3 if purges else 0)
+    pairs = Counter(pair for pair in rows.elements() if None not in pair)
+    assert {(1, 0), (2, 1)} <= set(pairs) <= {(1, 0), (2, 1), (3, 0)}
+    assert max(pairs.values()) == 1
+    if how is JoinType.FULL:
+        assert {a for a, _ in rows if a is not None} == set(range(6))
+    operator.close()
+
+
+def test_a_promise_about_codes_that_do_not_decide_lets_nothing_go(tmp_path: Path) -> None:
+    case = Case((), JoinType.LEFT, 2**26, key="string")
+    schema = case.schema()
+    operator = PublishedJoin("rpj", FEW_ROWS).make(
+        schema, Resources(MemoryAccount(2**26), SpillArea(tmp_path))
+    )
+    for side in Side:
+        list(operator.push(side, case.batch(side, (1,), 0)))
+    codes = schema.encode(Side.RIGHT, case.batch(Side.RIGHT, (1,), 0)).codes
+    assert not list(operator.punctuate(Side.RIGHT, Promise.of_codes(0, codes)))
+    again = operator.push(Side.RIGHT, case.batch(Side.RIGHT, (1,), 1))
+    found = [schema.materialise(matches) for matches in again]
+    assert pa.Table.from_batches(found).num_rows == 1
+    operator.close()
