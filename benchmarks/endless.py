@@ -169,7 +169,7 @@ class Drive:
             manifest_bytes=(instance / f"{self._batch - 1:08}.json").stat().st_size,
             files=len(files),
             state_bytes=sum(path.stat().st_size for path in files),
-            resident_bytes=_resident_bytes(),
+            resident_bytes=resident_bytes(),
         )
         self.looks.append(look)
         print(f"  {look}", file=sys.stderr, flush=True)
@@ -194,7 +194,7 @@ def _wire_batch(kind: int, keys: Any, numbers: Any, texts: Sequence[str | None])
     )
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
@@ -209,13 +209,13 @@ def run(places: Places, *, quick: bool) -> Section:
         f"of streams without Spark. Every {TICK}th batch is empty, and every {MOVES:,}th goes on "
         "from the state on disk. The time is the median of the latest 500 batches, that of the "
         "processor their mean; files and their bytes are all there are, spilled ones too.",
-        rows=[_row(look) for look in drive.looks],
+        rows=[row_of(look) for look in drive.looks],
         claims=_claims(drive),
         measured=drive,
     )
 
 
-def _row(look: Look) -> Row:
+def row_of(look: Look) -> Row:
     return {
         "after batch": f"{look.batch:,}",
         "time of a batch": f"{look.milliseconds:.2f} ms",

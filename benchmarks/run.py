@@ -34,6 +34,7 @@ BENCHMARKS = (
     "scaling",
     "memory",
     "endless",
+    "promises",
 )
 
 
