@@ -1,1 +1,1 @@
-"""The papers' algorithms: one mechanism a file, told apart by their policies."""
+"""The papers' algorithms: each mechanism in a folder, with policies that make it an algorithm."""

@@ -1,10 +1,11 @@
-"""Fewer and larger runs: for joins that go on for ever and are seldom idle.
+"""Merges runs into fewer and larger ones, for joins that go on for ever and are seldom idle.
 
-Each flush leaves runs behind, and only idle time merges them. Here the runs of one side are merged
-among themselves: nothing is joined, rows keep their stamps, and only neighbours come together, so
-what is known of who has met whom stays right. Generations are merged as in a log-structured
-merge tree (O'Neil et al., Acta Informatica 1996): a row is written again once for each, and their
-number grows with the logarithm of the number of flushes.
+Every flush writes new runs, and reactive tasks merge runs only while the inputs are silent. Here
+the runs of one side are merged with each other: nothing is joined, rows keep their stamps, and only
+neighbours are merged, so that the lists of who has met whom stay right. As in a log-structured
+merge tree (O'Neil et al., Acta Informatica 1996), runs of one generation are merged into one of the
+next: a row is written once more for each generation, and the number of generations grows with the
+logarithm of the number of flushes.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from watersmeet.store.runs import Piece, RunWriter, SpilledRun, arrived
 from watersmeet.store.spill import IoKind
 
 _RUNS_OF_A_GENERATION = 8
-# As many as a dd-task reads at once, of both sides together.
+# As many runs as a dd-task reads at once, of both sides together.
 _MERGED_AT_ONCE = 16
 
 Merged = Callable[..., Iterator[Piece]]
-"""The rows of several runs as one: `merged_by_code`, or `end_to_end`, in order of arrival."""
+"""How rows of several runs become one run: `merged_by_code`, or `end_to_end` as they arrived."""
 
 
 def compact(
     workspace: Workspace, partitions: Sequence[Runs], merged: Merged, *, busy: int | None = None
 ) -> set[int]:
-    """Merge the runs of every generation that is full; the partitions whose runs have changed.
+    """Merge generations that have too many runs; returns the partitions whose runs have changed.
 
-    `busy` is a partition whose runs must stay as they are, because a task is under way there.
+    `busy` is a partition whose runs must stay as they are, because a task is working on them.
     """
     changed = set[int]()
     for side in Side:
@@ -73,8 +74,9 @@ def _merge(
     generation: int,
     busy: int | None,
 ) -> set[int]:
-    """Make one run of all that is young, in every partition at once: flushed files hold runs of
-    many partitions, and go when the last of them does."""
+    """In every partition, merge all runs of this generation and of younger ones. All partitions at
+    once, because a flush writes the runs of many partitions into one file, which can be removed
+    only when all of them have been merged."""
     rows = workspace.memory.block_rows(side, workspace.block_bytes)
     schema = workspace.memory.tables[side].schema
     writer = RunWriter(workspace.spill, schema, IoKind.MERGE_WRITE, block_rows=rows)
@@ -102,7 +104,7 @@ def _merge(
 
 
 def end_to_end(runs: Sequence[SpilledRun], *, ahead: int) -> Iterator[Piece]:
-    """The rows of all runs one after the other, at least `ahead` of them at a time."""
+    """The rows of all runs one after the other, in pieces of at least `ahead` rows."""
     waiting: list[Piece] = []
     for run in runs:
         read = run.open(IoKind.MERGE_READ)

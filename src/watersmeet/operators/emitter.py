@@ -1,4 +1,4 @@
-"""From pairs of equal code to result rows: exact keys, the condition, and the join type."""
+"""Makes results of candidate pairs: verifies keys and condition, and applies the join type."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ _U = TypeVar("_U")
 
 
 def in_order(side: Side, mine: _T, others: _U) -> tuple[_T | _U, _T | _U]:
-    """Left before right, when `mine` is of `side`."""
+    """(left, right), where `mine` belongs to `side` and `others` to the other side."""
     return (mine, others) if side is Side.LEFT else (others, mine)
 
 
 class ResultEmitter:
-    """Turns candidate pairs into matches and remembers which rows have found a partner.
+    """Turns candidate pairs into matches, and marks rows that have found a partner.
 
-    Marks are kept only for the sides whose rows are results by having, or not having, a partner.
+    Rows of a side are marked only if the join type reports rows for having a partner or for having
+    none.
     """
 
     def __init__(
         self, schema: JoinSchema, metrics: Metrics, pairs: PairBuffer, *, most_bytes: int
     ) -> None:
-        """`pairs` is asked how many rows a chunk may have; its long values fit in `most_bytes`."""
+        """`pairs` limits the rows of a chunk, and `most_bytes` their values of variable width."""
         self.limiter = OutputLimiter(schema, most_bytes)
         self.marks = Marks()
         self._schema = schema
@@ -75,7 +76,7 @@ class ResultEmitter:
             yield from self._emitted(Matches((left, right), stage))
 
     def alone(self, side: Side, source: RowSource, index: Index) -> Iterator[Matches]:
-        """Rows that have no partner and never will."""
+        """Report rows that have no partner and will find none, if the join type keeps them."""
         if not self._schema.how.keeps_unmatched(side):
             return
         size = len(self._pairs)
@@ -86,22 +87,22 @@ class ResultEmitter:
     def unmatched(
         self, side: Side, source: RowSource, index: Index, stamps: Stamps
     ) -> Iterator[Matches]:
-        """Those of the rows at `index` that found no partner, now that no more can come."""
+        """Report those of the rows at `index` that have found no partner, when none can come."""
         if self._schema.how.keeps_unmatched(side):
             yield from self.alone(side, source, index[self.marks.unmarked(stamps[index])])
 
     def decides(self, side: Side) -> bool:
-        """Whether rows of a side are decided by their first partner: the left rows of semi and
-        anti joins."""
+        """Whether the first partner of a row decides whether it is a result, so that the row need
+        not be kept: so it is with the left rows of semi and anti joins."""
         return side is Side.LEFT and not self._schema.how.emits_pairs
 
     def undecided(self, side: Side, stamps: Stamps) -> NDArray[np.bool_] | None:
-        """Which rows are still worth keeping; None for all."""
+        """Which rows must be kept, because their first partner has not come; None for all."""
         if self.decides(side):
             return self.marks.unmarked(stamps)
         return None
 
     def _emitted(self, matches: Matches) -> Iterable[Matches]:
-        """Count results; they come in as many chunks as memory asks for."""
+        """Count results, and split them into chunks that fit their share of memory."""
         self._metrics.results[matches.stage] += len(matches)
         return self.limiter.split(matches)

@@ -1,4 +1,4 @@
-"""The published joins: each a row of settings for a mechanism, each mechanism a row here."""
+"""The published joins, each a row of settings for a mechanism, and the list of mechanisms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from watersmeet.store.spill import SpillArea
 
 
 class Published(Protocol):
-    """What all algorithms say of themselves, whatever their mechanism."""
+    """What runtimes ask an algorithm of any mechanism."""
 
     @property
     def name(self) -> str: ...
@@ -34,12 +34,12 @@ class Published(Protocol):
 
     @property
     def spills(self) -> bool:
-        """Whether it goes on when memory is full."""
+        """Whether it spills rows when memory is full; otherwise it fails."""
         ...
 
     @property
     def reacts(self) -> bool:
-        """Whether it makes use of stalls."""
+        """Whether it joins spilled rows while the inputs stall."""
         ...
 
 
@@ -59,7 +59,7 @@ class Mechanism:
     most_inputs: int = 2
     takes_bands: bool = False
     for_users: bool = True
-    """Whether its algorithms are offered, or known to those who name them only."""
+    """Whether its algorithms are listed in messages and documentation."""
     purges: bool = False
 
 
@@ -110,7 +110,7 @@ def make_operator(
     clock: Callable[[], float] = time.monotonic,
     tuning: Tuning | None = None,
 ) -> JoinOperator:
-    """The named algorithm, ready for its first row."""
+    """A new operator for the named algorithm."""
     check_predicates(name, schema)
     return find_mechanism(name).operator(
         schema, find_algorithm(name), memory=memory, spill=spill, clock=clock, tuning=tuning
@@ -128,7 +128,7 @@ def restore_operator(
     clock: Callable[[], float] = time.monotonic,
     tuning: Tuning | None = None,
 ) -> JoinOperator:
-    """The named algorithm, going on from a state that it saved in an area."""
+    """An operator for the named algorithm, restored from a state that was saved in an area."""
     return find_mechanism(name).restore(
         area,
         manifest,
@@ -142,7 +142,7 @@ def restore_operator(
 
 
 def check_predicates(name: str, schema: JoinSchema) -> None:
-    """Refuse a join that an algorithm's mechanism has no way to do."""
+    """Refuse predicates, or a number of inputs, that the algorithm's mechanism cannot join."""
     mechanism = find_mechanism(name)
     able = [each for each in MECHANISMS if each.for_users and _takes(each, schema)]
     if _takes(mechanism, schema):

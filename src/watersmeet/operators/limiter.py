@@ -1,4 +1,4 @@
-"""Results in chunks that fit their share of memory, although some rows are much longer."""
+"""Splits chunks of results that would not fit their share of memory because of long rows."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from watersmeet.rows.schema import JoinSchema
 class OutputLimiter:
     """Splits chunks whose copy would take more than `most_bytes`.
 
-    Chunks are bounded by the mean size of a row, and long rows may well meet each other. Sizes
-    are added up only if a chunk of the longest rows of its sources would not fit.
+    The number of rows in a chunk is chosen by the mean size of a row, but matches may be of long
+    rows. Sizes are added up only if a chunk of the longest rows of its sources would not fit.
     """
 
     def __init__(self, schema: JoinSchema, most_bytes: int) -> None:

@@ -1,4 +1,4 @@
-"""The memory part of a join: both tables, how much they may hold, and what has to leave."""
+"""The memory part of a join: both tables, how much they may hold, and which rows have to leave."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from watersmeet.store.index import Codes
 from watersmeet.store.runs import STILL_HERE, resident_piece
 from watersmeet.store.table import Table, batch_bytes, row_bytes
 
-# An arriving batch is taken in pieces of at most this share of memory, so that one flush makes
-# room for many pieces.
+# An arriving batch is taken in pieces of at most this fraction of the capacity, so that one flush
+# frees enough for many pieces.
 _PIECE_SHARE = 1 / 16
 _COPIED_ROWS = 2**16
-# However much is lent to waiting input, rows keep this share: with none at all every arrival would
-# be a run of its own on disk.
+# However much is lent to waiting input, rows keep this fraction of the capacity. With none at all,
+# every arriving piece would be written to disk as a run of its own.
 _LEAST_SHARE = 1 / 24
 _LEAST_BYTES = 2**19
 
@@ -32,7 +32,8 @@ Reasons = dict[tuple[Side, int], str]
 
 
 class NewRows(NamedTuple):
-    """Some rows of an arrived batch: where in it they are, and what a table grows by with them."""
+    """A piece of an arrived batch: its rows, their place in the batch, and by how many bytes a
+    table grows with them."""
 
     rows: pa.RecordBatch
     place: slice
@@ -51,14 +52,14 @@ class MemoryPart:
         self._partitions = partitions
         self._all = nbytes if rows is None else rows
         self.lent = 0
-        """Bytes of the capacity that input needs, while a batch is larger than its own share."""
+        """Bytes of the capacity that are lent to input, while a batch is larger than its share."""
         self.reserved = 0
-        """Bytes of the capacity that something other than rows needs."""
+        """Bytes of the capacity that marks need."""
         self.tables = tuple(self._new_table(side) for side in Side)
 
     @property
     def capacity(self) -> int:
-        """What rows may take, in bytes or, when rows are counted, in rows."""
+        """How much rows may take: bytes or, if rows are counted, a number of rows."""
         if self._counts_rows or not self.lent:
             return self._all
         least = max(int(self._all * _LEAST_SHARE), min(self._all, _LEAST_BYTES))
@@ -84,14 +85,14 @@ class MemoryPart:
         return np.array([table.by_partition for table in self.tables])
 
     def partition_of(self, codes: Codes) -> NDArray[np.uint16]:
-        """The partition of each row with such a code."""
+        """The partition of each code."""
         partitions: NDArray[np.uint16] = partition_of(codes, self._partitions)
         return partitions
 
     def oldest(self, *, after: Sequence[int] = (0, 0)) -> NDArray[np.int64]:
         """By [side, partition], the stamp of the oldest row in memory; STILL_HERE for none.
 
-        The first `after` rows of each side are passed over.
+        The first `after` rows of each side are left out.
         """
         oldest = np.full((2, self._partitions), STILL_HERE)
         for side, table in zip(Side, self.tables, strict=True):
@@ -100,12 +101,12 @@ class MemoryPart:
         return oldest
 
     def overflow(self, piece: NewRows) -> int:
-        """How much must leave before these rows fit; 0 if they do."""
+        """How many bytes (or rows, if rows are counted) must leave before these rows fit."""
         size = len(piece.rows) if self._counts_rows else piece.nbytes
         return max(self.used + size - self.capacity, 0)
 
     def pieces(self, rows: pa.RecordBatch) -> Iterator[NewRows]:
-        """Rows cut so that they can be taken in one piece after the other."""
+        """Cut rows into pieces small enough to be added one after the other."""
         nbytes, start = batch_bytes(rows), 0
         mean = max(nbytes // max(len(rows), 1), 1)
         while start < len(rows):
@@ -113,7 +114,7 @@ class MemoryPart:
             count = min(share if self._counts_rows else max(share // mean, 1), len(rows) - start)
             if count < len(rows):
                 nbytes = batch_bytes(rows.slice(start, count))
-            # Rows of uneven size: halve until the piece really is small.
+            # Some rows are longer than the mean: halve the piece until it is small enough.
             while count > 1 and nbytes > 2 * share and not self._counts_rows:
                 count //= 2
                 nbytes = batch_bytes(rows.slice(start, count))
@@ -121,9 +122,9 @@ class MemoryPart:
             start += count
 
     def choose(self, victims: Sequence[Victim], target: float) -> tuple[NDArray[np.int64], Reasons]:
-        """Rows to give up by [side, partition], in the policy's order until `target` is reached.
+        """Go through the policy's victims until `target` bytes, or rows if rows are counted, leave.
 
-        Also why.
+        Returns how many rows to flush by [side, partition], and the policy's reason for each.
         """
         held, taken = self.rows, np.zeros((2, self._partitions), np.int64)
         reasons: Reasons = {}
@@ -159,14 +160,15 @@ class MemoryPart:
                 self.tables[side].add(piece.codes, piece.ats, piece.rows)
 
     def free(self) -> None:
-        """Give everything back; the memory part is of no more use."""
+        """Free all memory; the memory part cannot be used any more."""
         self.reserved = 0
         self.tables = tuple(
             Table(schema, rows=0, nbytes=0, partitions=self._partitions) for schema in self._schemas
         )
 
     def reserve_rows(self, rows: Sequence[int]) -> None:
-        """Have room for so many rows a side, whatever the capacity, before any is there."""
+        """Make tables for so many rows of each side, whatever the capacity; no row is lost, because
+        there is none yet."""
         self.tables = tuple(self._new_table(side, rows[side]) for side in Side)
 
     def _new_table(self, side: Side, rows: int = 0) -> Table:

@@ -1,10 +1,10 @@
-"""Who has met whom: one question, and a proof for each mechanism that it is answered rightly.
+"""Which pairs of rows have met: the question that every mechanism answers in its own way.
 
-A pair of rows must be reported by the first step that brings the two together, and by no later
-one. How that is known differs:
+A pair of rows must be reported by the first step that compares the two, and by no later one. Each
+of these classes knows which pairs have met, and proves it in its docstring:
 
-History (operators/progressive/history.py)  from when rows came and left memory, and what tasks read
-Cover (operators/rectangle/cover.py)        from the numbers of rows, of which rectangles are done
+History (operators/progressive/history.py)  from the stamps of rows, and from what tasks have read
+Cover (operators/rectangle/cover.py)        from the numbers of rows, and the rectangles completed
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Stamps = NDArray[np.int64]
 
 
 class Presence(NamedTuple):
-    """When rows came and left, and their codes, by position in their source."""
+    """Arrival stamps, departure stamps and codes of rows, by position in their source."""
 
     arrived: Stamps
     departed: Stamps | None
-    """None if all of them are in memory still."""
+    """None if all rows are still in memory."""
     codes: NDArray[np.uint64] | None
-    """None where the other side's are to be taken: those of a pair are equal."""
+    """None if the other side's codes can be used, since those of a pair are equal."""
 
 
 def presence_of(piece: Piece) -> Presence:
@@ -35,8 +35,9 @@ def presence_of(piece: Piece) -> Presence:
 
 
 class Met(Protocol):
-    """What has been joined so far."""
+    """Knows which pairs of rows have met."""
 
     def keep_new(self, left: Presence, right: Presence, pairs: tuple[Index, Index]) -> int:
-        """Of these pairs of positions keep, in front, those that have not met; how many."""
+        """Move the pairs of positions that have not met to the front of both arrays; returns how
+        many they are."""
         ...

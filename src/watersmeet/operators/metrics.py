@@ -1,4 +1,4 @@
-"""What an operator did and why, as plain numbers that any view may read."""
+"""Counters of an operator, and its latest flushes with their reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REMEMBERED_FLUSHES = 4096
 
 
 class FlushRecord(NamedTuple):
-    """One partition of one side that left memory: when (by stamp), how much, and why."""
+    """Rows of one partition of one side that left memory: at which stamp, how many, and why."""
 
     stamp: int
     side: Side
@@ -32,7 +32,7 @@ class FlushRecord(NamedTuple):
 
 @dataclass
 class Metrics:
-    """Counters of one operator. `flushes` are the latest, oldest first."""
+    """Counters of one operator. `flushes` are the latest ones, the oldest first."""
 
     rows_in: list[int] = field(default_factory=lambda: [0, 0])
     null_keys: list[int] = field(default_factory=lambda: [0, 0])
@@ -55,7 +55,7 @@ class Metrics:
 
     @classmethod
     def of(cls, inputs: int) -> Metrics:
-        """For a join of so many inputs."""
+        """Metrics of a join of `inputs` inputs."""
         return cls(rows_in=[0] * inputs, null_keys=[0] * inputs)
 
     @property

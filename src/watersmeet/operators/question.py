@@ -1,4 +1,4 @@
-"""What is to be joined, checked as far as it can be before a row is read."""
+"""The arguments of a join, checked as far as possible before a row is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _AUTO = "rpj"
 
 @dataclass(frozen=True)
 class Question:
-    """A join as the user put it. `auto` when the choice of the algorithm was left to us."""
+    """The arguments of a join. `auto`: the user left the choice of the algorithm to us."""
 
     on: On
     how: JoinType
@@ -57,7 +57,7 @@ class Question:
         )
 
     def check(self, left: pa.Schema | None, right: pa.Schema | None) -> JoinSchema | None:
-        """Resolve the join if both inputs know their columns; else look at the one that does."""
+        """Resolve the join if the columns of both inputs are known; else check those that are."""
         if left is not None and right is not None:
             return self.resolve(left, right)
         for side, schema in zip(Side, (left, right), strict=True):

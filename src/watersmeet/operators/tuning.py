@@ -1,4 +1,4 @@
-"""The numbers that a progressive join can be tuned by, with what they stand for in the papers."""
+"""Settings of the operators, and what the papers call them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ __all__ = ["Costs", "Invocation", "Tuning"]
 class Tuning:
     """Settings with good defaults; the simulator sets them to the papers' values.
 
-    partitions: npart. flush_share: the share of memory that one flush gives up (nflush); 0 gives
-    up a single victim. fan_in: runs of a side merged at once (f), from memory if None.
-    chunk_rows: the most rows in one `Matches`. decay: lambda, per time_unit seconds.
-    costs: c_ran and c_seq in seconds a page, measured on the spill device if None. page_rows:
-    rows a page, a block if None. whole_tasks: a reactive task runs to its end, as in the papers,
-    instead of giving way after a block. memory_rows: count rows of both sides instead of bytes,
-    as the papers do. distinct: |A_join| if known, estimated if None. purge_share: what is on disk
-    is read for rows that may go when so many rows have come since, as a share of it.
+    partitions: npart. flush_share: the fraction of memory that one flush frees (nflush); with 0 it
+    flushes a single victim. fan_in: how many runs of a side are merged at once (f); as many as
+    memory allows if None. chunk_rows: the most rows in one `Matches`. decay: lambda, per time_unit
+    seconds. costs: c_ran and c_seq in seconds a page, measured on the spill device if None.
+    page_rows: rows of a page; those of a block if None. whole_tasks: a reactive task runs to its
+    end, as in the papers, instead of pausing after a block when rows have arrived. memory_rows: the
+    limit of memory is this number of rows of both sides, as in the papers, instead of bytes.
+    distinct: |A_join| if known, estimated if None. purge_share: rows on disk are read to drop those
+    that may go when this many rows have come since the last time, as a fraction of those on disk.
 
-    Of the rectangle joins: expected_rows: |A| and |B|, if known. invocation: when PR-Join joins a
-    partition (policies/invoke.py). remaps: whether PR-Join evens out its partitions when memory
+    For rectangle joins: expected_rows: |A| and |B|, if known. invocation: when PR-Join joins a
+    partition (policies/invoke.py). remaps: whether PR-Join makes its partitions even when memory
     is half full.
     """
 

@@ -1,4 +1,4 @@
-"""What every mechanism works with that keeps rows in tables and spills them as runs."""
+"""What mechanisms share that keep rows in tables and spill them as runs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from watersmeet.store.spill import SpillArea
 _SMALLEST_BLOCK = 4096
 
 MakeRoom = Callable[[int], Iterator[Matches]]
-"""Has at least so many bytes of rows leave memory, or so many rows where rows are counted."""
+"""Makes at least so many bytes of rows leave memory, or so many rows if rows are counted."""
 
 
 class Workspace(ABC):
-    """Rows in memory and where others are spilled to, results on their way out, and the account.
+    """The rows in memory, the spill area, the emitter of results and the memory account.
 
-    Mechanisms add what they know of their rows: the runs, and who has met whom.
+    Mechanisms add their runs, and what they know of who has met whom.
     """
 
     def __init__(
@@ -59,11 +59,12 @@ class Workspace(ABC):
 
     @abstractmethod
     def oldest(self) -> NDArray[np.int64]:
-        """By [side, partition] the stamp from which on rows are in memory."""
+        """By [side, partition], the stamp of the oldest row in memory; all newer ones are there."""
 
     @abstractmethod
     def pinned(self) -> list[int]:
-        """For each side the stamp below which rows are in memory too, wherever the others are."""
+        """For each side, the stamp below which rows are in memory as well, although newer rows have
+        been spilled; 0 if there are no such rows."""
 
     def let_go(self, side: Side, codes: Codes, stamps: Stamps) -> Mask | None:
         """Which rows that were once in memory have been dropped, or may be, although younger ones
@@ -89,20 +90,17 @@ class Workspace(ABC):
     # ---- memory ---------------------------------------------------------------------------------
 
     def bound_chunks(self, arriving_bytes: float) -> None:
-        """Have fewer rows in a chunk while rows are long: copying them out is work memory too."""
+        """Limit the rows of a chunk so that their copies fit the share of memory for results."""
         widest = arriving_bytes + sum(self.memory.mean_bytes(side) for side in Side)
         self.pairs.bound(int(self.shares.chunk / widest))
 
     def lend(self, nbytes: int, make_room: MakeRoom) -> Iterator[Matches]:
-        """Do with so many bytes less for rows, because input that waits needs them; 0: no more.
-
-        What was lent before is part of it.
-        """
+        """Lend `nbytes` of the memory for rows to waiting input, in all; 0 takes all of it back."""
         self.memory.lent = nbytes
         yield from self._fit(make_room)
 
     def resize(self, limit: int, make_room: MakeRoom) -> Iterator[Matches]:
-        """Go on within another memory limit; what no longer fits leaves."""
+        """Go on with another memory limit; rows that do not fit it are spilled."""
         shares = MemoryShares.split(limit)
         capacity = self.tuning.memory_rows or shares.store
         self.memory.capacity = capacity
@@ -113,13 +111,13 @@ class Workspace(ABC):
         self.report_memory()
 
     def _fit(self, make_room: MakeRoom) -> Iterator[Matches]:
-        # What marks need cannot be flushed, and may be more than all there is.
+        # Not until `used` fits: marks cannot be flushed, and may need more than the capacity.
         memory = self.memory
         while memory.used > memory.capacity and memory.rows.any():
             yield from make_room(memory.used - memory.capacity)
 
     def report_memory(self, building: int = 0) -> None:
-        """Tell the account what is held; `building` is a table that is not one of the two."""
+        """Tell the account how much is held; `building` are the bytes of a third table."""
         self.account.hold(self.memory.nbytes, "rows")
         self.account.hold(self.memory.reserved, "marks")
         self.account.hold(building, "partition being joined")
@@ -127,7 +125,7 @@ class Workspace(ABC):
         self.metrics.memory_peak = self.account.peak
 
     def close(self) -> None:
-        """Give everything back: memory, and the spilled files."""
+        """Free all memory and remove the spilled files."""
         self.spill.close()
         for table in self.memory.tables:
             table.clear()

@@ -1,5 +1,6 @@
 """Joins that complete rectangles: PR-Join, Ripple, Hash Ripple, SMS, two-way DBO and GRACE.
 
-One mechanism. Rows are numbered as they arrive on each side, a pair of rows is a point in the
-plane of both numbers, and the algorithms differ in which rectangle of it they complete when.
+They are one mechanism. The rows of each side are numbered as they arrive, so a pair of rows is a
+point in the plane of both numbers. The algorithms differ in when they complete which rectangle of
+that plane, that is, have joined all pairs in it.
 """

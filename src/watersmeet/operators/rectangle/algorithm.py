@@ -1,4 +1,4 @@
-"""What makes one of the rectangle joins different from another."""
+"""The settings in which the rectangle joins differ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class JoinsOnArrival(Enum):
     UNTIL_FULL = auto()
     """All, until memory first overflows: the symmetric hash join that is phase 1."""
     THEN_KEPT = auto()
-    """The same, and after that left rows with the right rows that are kept."""
+    """All, until memory first overflows; then left rows, with the right rows that are kept."""
     ALL = auto()
 
 
@@ -24,9 +24,9 @@ class JoinsOnArrival(Enum):
 class RectangleAlgorithm:
     """A row of settings for the rectangle join.
 
-    spill: what leaves a full memory. invoke: which partitions are joined while rows arrive, and
-    in stalls; None for none. rescans: a full memory meets all that has been spilled before it
-    leaves, and there are no partitions.
+    spill: which rows leave memory when it is full. invoke: which partitions are joined while rows
+    arrive, and in stalls; None if none are. rescans: before rows leave a full memory they are
+    joined with all spilled rows; there are no partitions then.
     """
 
     name: str

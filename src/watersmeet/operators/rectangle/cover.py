@@ -1,4 +1,4 @@
-"""Which pairs have been joined: strips of the plane of row numbers."""
+"""Which pairs of rows have met, as strips of the plane of row numbers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Strip(NamedTuple):
 class Cover:
     """The union of the rectangles completed so far.
 
-    A left row has met one range of right rows: those that were in memory when it came, and
-    those that came until it left (`left_departs`, `right_departs`, while arrivals meet memory);
-    or the first so many of them, where whole corners are completed (`complete_corner`). So disjoint
-    strips describe every algorithm's rectangles, and a pair is new exactly if it lies in none of
-    them.
+    Each left row has met one range of right rows. If arrivals are joined with the rows in memory
+    (`left_departs`, `right_departs`), these are the right rows that were in memory when it came and
+    those that came until it left. If rectangles are completed from the corner (0, 0) on
+    (`complete_corner`), they are the first right rows, up to some number. So disjoint strips
+    describe the rectangles of every algorithm, and a pair has met exactly if it lies in a strip.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Cover:
 
     @classmethod
     def complete(cls, numbers: tuple[int, int]) -> Cover:
-        """All of the first so many rows of each side have met, and none of them is in memory."""
+        """The cover after the first `numbers` rows of both sides have all met and left memory."""
         cover = cls()
         left, right = numbers
         if left:
@@ -50,7 +50,7 @@ class Cover:
         cover._open = [(left, right)]
         return cover
 
-    # ---- while arrivals meet memory -------------------------------------------------------------
+    # ---- arrivals that are joined with the rows in memory ---------------------------------------
 
     def left_departs(self, numbers: tuple[int, int]) -> None:
         """All left rows so far leave memory; `numbers` are how many have arrived of each side."""
@@ -65,7 +65,7 @@ class Cover:
         self._open.append((left, right))
 
     def strips_at(self, numbers: tuple[int, int]) -> list[Strip]:
-        """All strips, with those of left rows in memory as far as they have come."""
+        """All strips, with those of left rows that are in memory as they are now."""
         left, right = numbers
         stops = [*(start for start, _ in self._open[1:]), left]
         return self.strips + [
@@ -93,9 +93,10 @@ class Cover:
         self.strips = merged
 
     def met_by(self, side: Side, rows: int) -> int:
-        """How many first rows of the other side have met all of the first `rows` of this one.
+        """A number n such that the first n rows of the other side have met all of the first `rows`
+        rows of this side.
 
-        Or fewer: this is for not reading what need not be read.
+        It may be smaller than possible: rows before it just need not be read.
         """
         if any(strip.low for strip in self.strips):
             return 0
@@ -120,7 +121,7 @@ class Cover:
 
     @property
     def corner(self) -> tuple[int, int] | None:
-        """(left, right) when the cover is the first `left` rows with the first `right` ones."""
+        """(left, right) if just the first `left` rows have met the first `right` rows, or None."""
         if not self.strips:
             return (0, 0)
         stop, low, high = self.strips[0]
@@ -133,7 +134,7 @@ class Cover:
         return kept
 
     def arrays(self) -> Strips:
-        """What `kernels.rectangles.drop_covered` takes."""
+        """The strips as `kernels.rectangles.drop_covered` needs them."""
         table = np.array(self.strips, np.int64).reshape(-1, 3).T.copy()
         return table[0], table[1], table[2]
 

@@ -1,7 +1,7 @@
-"""What a running rectangle join says about its whole: totals at completed rectangles.
+"""Estimates the totals of a whole join from the rectangles that it has completed.
 
-A pair counts from the moment its rectangle is complete. Until then it waits, because pairs of
-half a rectangle are no sample: rows that were scanned first would weigh more than the others.
+A pair counts once its rectangle is complete. The pairs of a half-completed rectangle are no random
+sample: rows that were scanned first would have a greater weight.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class _Pairs(NamedTuple):
 class RectangleEstimate:
     """Estimated totals of an inner join whose inputs arrive in random order.
 
-    Show it every `Matches` as the join yields it, and ask for `totals` at any time: they are
-    those of the last completed rectangles, and exact after `finish`. `rows` are the sizes of the
-    inputs, null keys included; where one is unknown, only ratios (AVG, STDDEV) mean anything.
+    Call `observe` with every `Matches` that the join yields, and `totals` at any time: they are
+    estimated from the rectangles that are complete, and exact after `finish`. `rows` are the sizes
+    of the inputs, with null keys; if one is unknown, only ratios (AVG, STDDEV) can be used.
 
-    Every partition is a sample of its own depth (PR-Join 4.3). While rows arrive, a partition's
-    size is unknown and its depth is that of the inputs when it was last joined; after both have
-    ended, sizes are known and partitions are strata. When a partition is joined must not depend
-    on its own rows, nor which keys are in it on any: `Invocation(together=True)` and
-    `Tuning(remaps=False)`.
+    Every partition is a sample of its own depth (PR-Join 4.3). While rows arrive, the size of a
+    partition is unknown, and its depth is that of the inputs when it was last joined. After both
+    have ended, sizes are known and partitions are strata. The time at which a partition is joined
+    must not depend on its own rows, and the keys that are in it must not depend on any rows; so
+    this needs `Invocation(together=True)` and `Tuning(remaps=False)`.
     """
 
     def __init__(
@@ -54,17 +54,17 @@ class RectangleEstimate:
         self._completed = 0
 
     def observe(self, matches: Matches, groups: Integers, values: Floats) -> None:
-        """New results: the group of each, and the moments it adds, [results, J]."""
-        self._settle()
+        """Take new results: the group of each, and the moments that it adds, as [results, J]."""
+        self._count_completed()
         left, right = self._join.numbers(matches)
         partitions = self._join.partitions(matches)
         self._waiting.append(_Pairs(partitions, left, right, groups, values))
 
     def totals(self) -> Totals:
-        self._settle()
+        self._count_completed()
         now, whole = self._join.rectangles, all(self._join.workspace.ended)
         met: NDArray[np.bool_] = np.all(now.seen, axis=0)
-        if whole:  # a partition without rows is as good as joined
+        if whole:  # a partition without rows counts as joined
             met = met | np.all(now.joined == now.arrived, axis=0)
         depths = zip(
             now.seen.T.tolist(), now.joined.T.tolist(), now.arrived.T.tolist(), strict=True
@@ -75,8 +75,8 @@ class RectangleEstimate:
                 self._sample.joined(p, read=(seen[0], seen[1]), own=own)
         return self._sample.totals()
 
-    def _settle(self) -> None:
-        """Count what waits, if the rectangle that it belongs to is now complete."""
+    def _count_completed(self) -> None:
+        """Count the pairs that wait, if the rectangle to which they belong is now complete."""
         completed = self._join.rectangles.completed
         if completed == self._completed:
             return

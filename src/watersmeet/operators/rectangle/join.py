@@ -1,10 +1,12 @@
 """The rectangle join: one mechanism for PR-Join, Ripple, Hash Ripple, SMS, DBO and GRACE.
 
-phase 1   all fits: a symmetric hash join, which completes a larger rectangle with every arrival
-phase 2   rows are spilled by partition; the algorithm's rules say which rectangle is completed
-          when: a partition's (PR-Join), a full memory's with all that was spilled (Ripple), a
-          full memory's alone (SMS, DBO), every left row's with what is kept (Hash Ripple)
-phase 3   after both inputs have ended: whatever has not met, partition by partition
+phase 1   all rows fit in memory: a symmetric hash join, which completes a larger rectangle with
+          every arrival
+phase 2   rows are spilled by partition, and the algorithm's rules say which rows are joined when:
+          all rows of a partition (PR-Join); those of a full memory with all spilled ones (Ripple);
+          those of a full memory with each other (SMS, DBO); every left row with the right rows
+          that are kept in memory (Hash Ripple)
+phase 3   after both inputs have ended: all pairs that have not met, partition by partition
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 from watersmeet.store.table import Table
 
-# Strips of a cover that may gather before a join without an end completes its rectangle.
+# With more strips than this in a cover, `tidy` completes the rectangle of all rows so far.
 _MOST_STRIPS = 64
 
 
@@ -50,9 +52,9 @@ class RectangleJoin:
     """Numbers rows as they come and completes rectangles in the plane of both numbers.
 
     Each pair is reported exactly once: by the step that first covers it (operators/rectangle/
-    cover.py says how that is known). For estimates, `rectangles` says what is complete and
-    `numbers` where a result lies. `rectangles.completed` rises after the last result of a
-    rectangle was yielded and before the first of the next one.
+    cover.py says how that is known). For estimates, `rectangles` says which rectangles are
+    complete, and `numbers` in which of them a result lies. `rectangles.completed` rises after the
+    last result of a rectangle was yielded and before the first of the next one.
     """
 
     def __init__(
@@ -101,7 +103,8 @@ class RectangleJoin:
         yield from ()
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
-        """The stall rule (PR-Join 5.3): join what has most new rows, until `pause()`."""
+        """The stall rule (PR-Join 5.3): join the partition with most new rows, then the next one,
+        until `pause()`."""
         if self.workspace.full and self.workspace.algorithm.invoke is not None:
             yield from self._join_most_new(pause)
 
@@ -123,7 +126,7 @@ class RectangleJoin:
         return [left, right]
 
     def tidy(self) -> Iterator[Matches]:
-        """Keep runs and strips few, however often the join has spilled."""
+        """Merge runs and strips that have become many."""
         workspace = self.workspace
         for p in compact(workspace, workspace.disk, end_to_end):
             workspace.count_spilled(p)
@@ -187,16 +190,15 @@ class RectangleJoin:
         )
 
     def numbers(self, matches: Matches) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The arrival numbers, from 0 on each side, of the rows that a result is made of.
+        """The numbers, from 0 on for each side, of the rows of which results consist.
 
-        A missing side has none: its array is empty.
+        The array of a missing side is empty.
         """
         return _numbers(matches.left), _numbers(matches.right)
 
     def partitions(self, matches: Matches) -> NDArray[np.uint16]:
-        """The partition of each result row. Numbers change once, when partitions are evened out.
-
-        That is while all is in memory (`rectangles.evened`), so a rectangle of all partitions.
+        """The partition of each result row. Rows change their partitions once, when these are made
+        even (`rectangles.evened`). All rows are in memory then, and have met.
         """
         rows = matches.left or matches.right
         assert rows is not None
@@ -220,7 +222,7 @@ class RectangleJoin:
         workspace, progress = self.workspace, self.workspace.progress
         workspace.reserve_marks()
         workspace.bound_chunks(piece.nbytes / len(rows))
-        # First, so that the rows have met all that is in memory while they are there.
+        # Rows are flushed first, so that the new rows meet all rows that are in memory with them.
         while workspace.memory.overflow(piece) and workspace.memory.rows.any():
             yield from self._make_room()
         meets_kept = workspace.kept > 0 and side is Side.LEFT
@@ -243,7 +245,7 @@ class RectangleJoin:
     def _meet(
         self, side: Side, codes: Codes, stamps: Stamps, rows: pa.RecordBatch
     ) -> Iterator[Matches]:
-        """Report an arrival's partners in the other side's memory."""
+        """Report the partners that arriving rows have among the other side's rows in memory."""
         workspace, others = self.workspace, self.workspace.memory.tables[side.other]
         sources = in_order(side, StampedRows(rows, stamps, codes), others)
         at = in_order(side, stamps, others.stamps)
@@ -261,7 +263,7 @@ class RectangleJoin:
         progress.completed += 1
 
     def _remap(self) -> None:
-        """Even out the partitions, when memory is half full (PR-Join 5.1)."""
+        """Make the partitions even, when memory is half full (PR-Join 5.1)."""
         workspace = self.workspace
         if workspace.algorithm.invoke is None or not workspace.tuning.remaps:
             return
@@ -287,7 +289,7 @@ class RectangleJoin:
             old = progress.seen.sum(axis=0) / len(rows)
         return Growth(rows, old, progress.joins, expected)
 
-    # ---- what has not met -----------------------------------------------------------------------
+    # ---- pairs that have not met ----------------------------------------------------------------
 
     def _join_most_new(self, pause: Callable[[], bool]) -> Iterator[Matches]:
         while not pause():
@@ -299,8 +301,8 @@ class RectangleJoin:
     def _join_partitions(self, pause: Callable[[], bool]) -> Iterator[Matches]:
         """Complete the rectangle of all rows so far, partition by partition.
 
-        Memory leaves first: what it meets on arrival is known for all partitions together. Then
-        each partition has a cover of its own until all are complete.
+        All rows in memory are flushed first, because the one cover of all partitions says what
+        arrivals have met. Then each partition has a cover of its own until all are complete.
         """
         workspace, progress = self.workspace, self.workspace.progress
         if not workspace.full:
@@ -327,7 +329,7 @@ class RectangleJoin:
         self._flush(algorithm.spill(workspace.resident()), reason)
 
     def _flush(self, taken: Counts, reason: str) -> None:
-        """Write so many rows of each side and partition, after noting what they have met."""
+        """Flush `taken` rows by [side, partition], after noting in covers what they have met."""
         workspace = self.workspace
         kept_too = workspace.takes_kept(taken)
         if kept_too:
@@ -341,7 +343,7 @@ class RectangleJoin:
         workspace.flush(taken, reason, kept_too=kept_too)
 
     def _overflow(self) -> None:
-        """Phase 1 is over: what is in memory has met, but for what was never joined there."""
+        """End phase 1: note in the covers that all rows have met, if arrivals were joined."""
         workspace = self.workspace
         workspace.overflow()
         if workspace.algorithm.meets in (JoinsOnArrival.UNTIL_FULL, JoinsOnArrival.THEN_KEPT):
@@ -351,7 +353,8 @@ class RectangleJoin:
             workspace.kept = len(workspace.memory.tables[Side.RIGHT])
 
     def _close_covers(self) -> None:
-        """Rows that meet what comes while they are in memory, do so no longer."""
+        """Note in the covers what rows have met that are joined with arrivals while they are in
+        memory, because they are about to leave it."""
         workspace, progress = self.workspace, self.workspace.progress
         for cover in workspace.covers:
             if workspace.algorithm.meets is JoinsOnArrival.ALL:
@@ -379,7 +382,7 @@ def _stamped(rows: Rows) -> StampedRows | Table:
 
 
 def _partitions_for(memory: int) -> int:
-    """As many as still spill pieces of some size: 2S for each, with an S of 64 KB."""
+    """As many partitions as leave 2S of memory for each, with an S of 64 KB: each spills S."""
     return int(np.clip(MemoryShares.split(memory).store // 2**17, 16, 128))
 
 

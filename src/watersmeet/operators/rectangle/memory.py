@@ -1,4 +1,4 @@
-"""The memory part of a rectangle join: tables whose partitions are named by slots."""
+"""The memory part of a rectangle join: tables in which slots say which partition a row is in."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from watersmeet.store.table import Table
 
 Slots = NDArray[np.uint16]
 
-# Ranges of the code for each partition: as fine as skew can be evened out.
+# How many slots, that is ranges of codes, there are for each partition. With more slots, skewed
+# keys can be divided among partitions more evenly.
 _SLOTS_EACH = 64
 
 
 class StampedRows(BatchRows):
-    """Rows of a batch that know their stamps and codes, as rows of a table do."""
+    """Rows of a batch with their stamps and codes, which tables have, too."""
 
     def __init__(self, batch: pa.RecordBatch, stamps: NDArray[np.int64], codes: Codes) -> None:
         super().__init__(batch)
@@ -38,7 +39,7 @@ class StampedRows(BatchRows):
 
 
 class SlottedTable(Table):
-    """A table that tells partitions by a table of slots, and remembers them row by row."""
+    """A table whose partitions are given by slots, and which stores the partition of each row."""
 
     def __init__(
         self, schema: pa.Schema, *, rows: int, nbytes: int, partitions: int, slots: Slots
@@ -65,11 +66,12 @@ class SlottedTable(Table):
         super().drop(keep, gone)
 
     def drop_index(self) -> None:
-        """Give up finding rows by their code, which nobody will ask for any more."""
+        """Stop finding rows by their codes, and free the memory for it."""
         self._index.indexed = False
 
     def grouped(self, rows: NDArray[np.int64], *, after: int = 0) -> NDArray[np.int32]:
-        """Of each partition p, its rows[p] oldest row numbers from `after` on, end to end."""
+        """The numbers of the rows[p] oldest rows from `after` on of each partition p, partition by
+        partition."""
         places = np.cumsum(rows)
         cursor, grouped = places - rows, np.empty(int(places[-1]), np.int32)
         here = self._partitions.array[: len(self)]
@@ -86,7 +88,7 @@ class SlottedTable(Table):
         return np.flatnonzero(self._partitions.array[: len(self)] == p).astype(np.int32)
 
     def in_partitions(self, rows: int) -> NDArray[np.int64]:
-        """How many of the first rows each partition has."""
+        """How many of the first `rows` rows are in each partition."""
         here = self._partitions.array[:rows]
         return np.bincount(here, minlength=len(self.by_partition)).astype(np.int64)
 
@@ -96,7 +98,7 @@ class SlottedTable(Table):
         return counts
 
     def remap(self, slots: Slots) -> None:
-        """Go on with another table of slots."""
+        """Change which partition each slot belongs to."""
         self._slots = slots
         self.by_partition[:] = 0
         codes, here = self.codes(np.arange(len(self))), self._partitions.array[: len(self)]
@@ -107,7 +109,7 @@ class SlottedTable(Table):
 
 
 class RectangleMemory(MemoryPart):
-    """A^m and B^m, of all partitions, under one capacity."""
+    """The papers' A^m and B^m of all partitions, under one capacity."""
 
     tables: tuple[SlottedTable, ...]
 
@@ -119,7 +121,7 @@ class RectangleMemory(MemoryPart):
         super().__init__(schema, nbytes=nbytes, rows=rows, partitions=partitions)
 
     def drop_index(self) -> None:
-        """Phase 1 is over, and rows in memory are not looked for any more."""
+        """Drop the indexes after phase 1, when rows in memory are not looked for any more."""
         self._indexed = False
         for table in self.tables:
             table.drop_index()
@@ -138,23 +140,23 @@ class RectangleMemory(MemoryPart):
             table.remap(slots)
 
     def unused(self, spare_bytes: int) -> float:
-        """What a join of a partition may hold in the unit of the capacity.
+        """How much the join of a partition may hold, in the unit of the capacity (bytes or rows).
 
-        That is what rows leave free, and so many bytes more, or an eighth more rows.
+        That is what rows leave free, and `spare_bytes`, or an eighth of the capacity in rows.
         """
         spare = self.capacity // 8 if self._counts_rows else spare_bytes
         return max(self.capacity - self.used, 0) + spare
 
     def size(self, table: Table) -> int:
-        """What a table takes, in the unit of the capacity."""
+        """The size of a table in the unit of the capacity."""
         return len(table) if self._counts_rows else table.nbytes
 
     def row_size(self, nbytes: float) -> float:
-        """What a row of so many bytes takes, in the unit of the capacity."""
+        """The size of a row of `nbytes` bytes in the unit of the capacity."""
         return 1.0 if self._counts_rows else max(nbytes, 1.0)
 
     def beside(self, side: Side) -> Table:
-        """An empty table for rows of a side, apart from those in memory."""
+        """An empty table for rows of a side, beside the two tables of this class."""
         return Table(
             self._schemas[side],
             rows=max(2 * self._all // (1 if self._counts_rows else self.row_bytes[side]), 2**16)

@@ -1,9 +1,9 @@
 """Join(i): all pairs of a partition's rows that have not met, from memory and disk (PR-Join 4.2).
 
-The smaller side is read into a hash table, the other one is scanned past it. Both are read in
-the order in which their rows came, so rows that have met are in front: they are told apart by
-their numbers, and an old row looks only for new ones. If the smaller side does not fit, it is
-taken in chunks, and the other side is scanned for each of them.
+The smaller side is read into a hash table (`build`), and the rows of the other side (`probe`) look
+for partners there. Both are read in the order in which their rows came, so old rows, which have met
+each other, come first. They are known by their numbers, and an old row looks only for new ones. If
+the smaller side does not fit, it is taken in portions, and the other side is read for each of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Finished = Generator[Matches, None, bool]
 
 @dataclass
 class PartitionJoin:
-    """One invocation. `last` when no more rows come: rows without a partner are reported too."""
+    """One join of a partition. If it is the `last`, rows without a partner are reported, too."""
 
     workspace: RectangleWorkspace
     p: int
@@ -38,9 +38,9 @@ class PartitionJoin:
     last: bool = False
 
     def run(self, pause: Callable[[], bool] | None = None) -> Finished:
-        """Join, asking `pause` after every piece; False when it was interrupted.
+        """Join, asking `pause` after every piece; returns False if that interrupted it.
 
-        What was joined until then is in the cover, so an interrupted join is simply begun anew.
+        The cover knows what was joined until then, so an interrupted join is simply begun anew.
         """
         progress, cover = self.workspace.progress, self.workspace.cover(self.p)
         corner = cover.corner
@@ -48,12 +48,13 @@ class PartitionJoin:
         new = progress.arrived[:, self.p] - joined
         if self._has_work(new):
             build, free = self._choose()
-            # Old rows are needed only for new ones of the other side, or to say they are alone.
+            # Skip build rows that were joined before, unless the probe side has new rows, or build
+            # rows without a partner must be reported.
             needs_old = not corner or new[build.other] or self._reports(build)
             since = 0 if needs_old or not corner else 2 * corner[build]
             pieces = self.workspace.pieces(build, self.p, since=since)
-            chunks = _Chunks(self.workspace, pieces, free)
-            finished = yield from self._scan_chunks(build, chunks, pause)
+            portions = _Portions(self.workspace, pieces, free)
+            finished = yield from self._scan_portions(build, portions, pause)
             if not finished:
                 return False
         if self.workspace.covers_apart:
@@ -69,13 +70,13 @@ class PartitionJoin:
         return bool(arrived.all() and new.any())
 
     def _reports(self, side: Side) -> bool:
-        """Whether rows without a partner are now reported."""
+        """Whether rows of a side without a partner are reported by this join."""
         return self.last and self.workspace.schema.how.keeps_unmatched(side)
 
     def _choose(self) -> tuple[Side, float]:
-        """The smaller side, and how much of it can be held at once.
+        """The smaller side, and how much of it can be in memory at once.
 
-        Rows of all partitions leave memory to make room for it, as in the paper.
+        To make room for it, rows of all partitions are spilled, as in the paper.
         """
         workspace, memory = self.workspace, self.workspace.memory
         needs = [self._size(side) for side in Side]
@@ -90,23 +91,23 @@ class PartitionJoin:
         return build, free
 
     def _size(self, side: Side) -> float:
-        """What all of the partition's rows of a side would take in memory."""
+        """How much memory all of the partition's rows of a side would take."""
         memory, (rows, nbytes) = self.workspace.memory, self.workspace.spilled[:, side, self.p]
         each = max(nbytes / rows if rows else 0.0, memory.mean_bytes(side))
         resident = memory.tables[side].by_partition[self.p]
         return float((rows + resident) * memory.row_size(each))
 
-    # ---- chunks of the smaller side -------------------------------------------------------------
+    # ---- portions of the smaller side -----------------------------------------------------------
 
-    def _scan_chunks(
-        self, build: Side, chunks: _Chunks, pause: Callable[[], bool] | None
+    def _scan_portions(
+        self, build: Side, portions: _Portions, pause: Callable[[], bool] | None
     ) -> Finished:
         workspace = self.workspace
         table = workspace.memory.beside(build)
         try:
             more = True
             while more:
-                more = chunks.fill(table)
+                more = portions.fill(table)
                 finished = yield from self._scan(build, table, more, pause)
                 if not finished:
                     return False
@@ -144,12 +145,13 @@ class PartitionJoin:
         return True
 
     def _met_by_all(self, build: Side, table: Table) -> int:
-        """How many of the other side's first rows have met all rows of the chunk."""
+        """A number n such that the first n probe rows have met all build rows in the table."""
         last = int(table.stamps[-1] >> 1) if len(table) else -1
         return self.workspace.cover(self.p).met_by(build, last + 1)
 
     def _complete_corner(self, build: Side, table: Table, scanned: int, *, more: bool) -> None:
-        """Remember what has met: rows up to the chunk's end with the first `scanned` rows."""
+        """Extend the cover: build rows up to the last one in the table have met the first `scanned`
+        probe rows. Without `more` portions, those are all build rows."""
         if self.workspace.covers_apart and len(table):
             held = (
                 int(table.stamps[-1] >> 1) + 1 if more else self.workspace.progress.numbers[build]
@@ -184,8 +186,8 @@ class PartitionJoin:
                 yield found[:kept], asked[:kept]
 
 
-class _Chunks:
-    """Fills a table with pieces until they are as large as they may be."""
+class _Portions:
+    """Fills a table with as many rows of the smaller side as fit, again and again."""
 
     def __init__(self, workspace: RectangleWorkspace, pieces: Iterator[Piece], free: float) -> None:
         self._workspace = workspace
@@ -194,7 +196,7 @@ class _Chunks:
         self._rest = next(pieces, None)
 
     def fill(self, table: Table) -> bool:
-        """Take in what fits, at least a row; whether more is left."""
+        """Add the next rows, as many as fit but at least one; returns whether more are left."""
         memory = self._workspace.memory
         while (piece := self._rest) is not None:
             each = memory.row_size(batch_bytes(piece.rows) / len(piece))

@@ -1,4 +1,4 @@
-"""How far the rectangles of a join have come, by partition."""
+"""How many rows of each partition have arrived, and how many have been joined."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Rectangles:
-    """Which rectangles are complete, for estimates: they may change only when this does.
+    """Which rectangles are complete. Estimates may change only when this does.
 
-    By [side, partition]: `arrived` are the partition's rows so far; `joined` the first so many of
-    them that have met all of the other side's `joined` ones; `seen` how many rows of the side had
-    arrived in all partitions together, null keys included, when the partition was last joined.
-    `strips` are the rectangles over all partitions of an algorithm that completes several (SMS,
-    DBO) until the end joins the partitions; each begins, on the left, where the last one stops.
-    `completed` rises with every change. `evened`: partitions have been made even, and rows are in
-    others than before.
+    By [side, partition]: `arrived` is the number of the partition's rows so far; the first `joined`
+    of them have met the first `joined` rows of the other side; `seen` is how many rows of the side
+    had arrived in all partitions together, with null keys, when the partition was last joined.
+    `strips` are the rectangles of algorithms that complete several, each over all partitions (SMS,
+    DBO), until the partitions are joined at the end; on the left each begins where the one before
+    stops. `completed` rises with every change. `evened`: partitions have been made even, so that
+    rows may be in others than before.
     """
 
     arrived: Counts
@@ -44,7 +44,7 @@ class RectangleProgress:
         self.seen = np.zeros((2, partitions), np.int64)
         self.joins = np.zeros(partitions, np.int64)
         self.numbers = [0, 0]
-        """Rows of each side that have been taken in, null keys included."""
+        """Rows of each side that have arrived, with null keys."""
         self.completed = 0
 
     @property
@@ -52,7 +52,7 @@ class RectangleProgress:
         return self.numbers[0], self.numbers[1]
 
     def joined_all(self, side: Side) -> None:
-        """Every row of a side so far is part of its partition's rectangle."""
+        """Count all rows of a side that have arrived as joined."""
         self.joined[side] = self.arrived[side]
         self.seen[side] = self.numbers[side]
 

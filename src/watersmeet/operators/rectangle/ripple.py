@@ -1,4 +1,4 @@
-"""Block Ripple's step: a full memory meets itself and all that was spilled before it (3.2.1)."""
+"""Block Ripple's step: joins rows in memory with each other and with all spilled rows (3.2.1)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def rescan(workspace: RectangleWorkspace, *, last: bool = False) -> Iterator[Mat
 def _scan(
     workspace: RectangleWorkspace, side: Side, stage: Stage, *, last: bool
 ) -> Iterator[Matches]:
-    """Scan what was spilled of a side, looking for partners in the other side's memory."""
+    """Read the spilled rows of a side, and find their partners in the other side's memory."""
     others = workspace.memory.tables[side.other]
     if not (len(others) or (last and workspace.schema.how.keeps_unmatched(side))):
         return

@@ -1,4 +1,4 @@
-"""Saving a rectangle join and going on elsewhere: immutable Arrow files and a JSON manifest.
+"""Saves and restores a rectangle join: immutable Arrow files and a JSON manifest.
 
 As for the progressive joins (operators/progressive/state.py), with rectangles instead of a history.
 """
@@ -24,7 +24,7 @@ from watersmeet.operators.saved import (
 
 
 def save(workspace: RectangleWorkspace, saved: SavedRows, area: StateArea) -> Manifest:
-    """Have all of a join's state in the area. The join itself can go on."""
+    """Save all of a join's state in the area. The join itself can go on."""
     rows = saved.save(area, workspace.disk)
     return {
         "format": FORMAT,
@@ -52,7 +52,7 @@ def load(
     workspace.ended = list(manifest["ended"])
     workspace.progress.load(manifest["progress"])
     workspace.covers = [Cover.load(cover) for cover in manifest["covers"]]
-    # Before the rows: which of them are in memory still is known by partition.
+    # Before the rows are loaded: which of them are in memory depends on their partitions.
     workspace.memory.slots = np.array(manifest["slots"], np.uint16)
     workspace.take_over(saved.load(area, manifest["rows"]))
     load_counters(workspace.metrics, manifest)

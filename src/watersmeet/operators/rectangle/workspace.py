@@ -1,4 +1,4 @@
-"""What the steps of a rectangle join share: its rows, its rectangles, its memory."""
+"""What the steps of a rectangle join share: its rows, its covers, its memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from watersmeet.store.runs import Piece, RunWriter, resident_piece
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import IoKind, SpillArea
 
-# Blocks that are copied or joined at a time: a small one costs nearly as much as a large one.
+# How many blocks are copied or joined together, because few rows take nearly as long as many.
 _TOGETHER = 4
 # So many and their copy, end to end, are in the share for copies; the other one is for the table
 # that they meet.
@@ -31,11 +31,10 @@ _LOADED_BLOCKS = 10
 
 
 class RectangleWorkspace(Workspace):
-    """Rows in memory and on disk, in arrival order in both, and what has been joined of them.
+    """Rows in memory and on disk, in order of arrival in both, and which of them have met.
 
     A row of a partition is in one of its runs or, if it came after those, in its side's table.
-    Stamps are twice a row's number plus its side: no two rows share one, and a number is half of
-    it.
+    A row's stamp is twice its number plus its side, so that no two rows have the same.
     """
 
     memory: RectangleMemory
@@ -64,7 +63,7 @@ class RectangleWorkspace(Workspace):
         self.spilled = np.zeros((2, 2, self.partitions), np.int64)
         """Rows, and bytes, on disk by [side, partition]."""
         self.progress = RectangleProgress(self.partitions)
-        # Partitions that are joined one by one have a cover each, others share one.
+        # Partitions that are joined one by one have a cover each; otherwise there is one for all.
         self.covers_apart = algorithm.invoke is not None
         self.covers = [Cover() for _ in range(self.partitions if self.covers_apart else 1)]
         self.full = False
@@ -72,32 +71,32 @@ class RectangleWorkspace(Workspace):
         if algorithm.meets is JoinsOnArrival.NONE:
             self.memory.drop_index()
         self.kept = 0
-        """Right rows, at the front of their table, that stay in memory (Hash Ripple's B^m).
+        """How many right rows, at the front of their table, stay in memory (Hash Ripple's B^m).
 
-        They are older than all that is spilled of their side."""
+        They are older than all spilled rows of their side."""
         self.ended = [False, False]
 
     def cover(self, p: int) -> Cover:
         return self.covers[p % len(self.covers)]
 
     def divide_covers(self) -> None:
-        """Have a cover for each partition, so that partitions can be completed one by one."""
+        """Give each partition a cover of its own, so that they can be completed one by one."""
         if len(self.covers) < self.partitions:
             self.covers = [Cover.load(self.covers[0].save()) for _ in range(self.partitions)]
 
     def unite_covers(self) -> None:
-        """All rows so far have met. Covers that partitions shared are one again."""
+        """Note that all rows so far have met; one cover for all partitions becomes one again."""
         count = self.partitions if self.covers_apart else 1
         self.covers = [Cover.complete(self.progress.bounds) for _ in range(count)]
 
     @property
     def meeting(self) -> bool:
-        """Whether every arrival meets the other side's memory."""
+        """Whether every arriving row is joined with the other side's rows in memory."""
         meets = self.algorithm.meets
         return meets is JoinsOnArrival.ALL or (meets is not JoinsOnArrival.NONE and not self.full)
 
     def resident(self) -> Resident:
-        """What a spill rule is shown."""
+        """What a spill rule decides by."""
         memory = self.memory
         left_bytes, right_bytes = (memory.row_size(memory.mean_bytes(side)) for side in Side)
         return Resident(
@@ -108,7 +107,7 @@ class RectangleWorkspace(Workspace):
         )
 
     def overflow(self) -> None:
-        """Phase 1 is over."""
+        """End phase 1; drop the indexes if the algorithm does not need them any more."""
         self.full = True
         if self.algorithm.meets is JoinsOnArrival.UNTIL_FULL and not self.algorithm.rescans:
             self.memory.drop_index()
@@ -116,9 +115,9 @@ class RectangleWorkspace(Workspace):
     # ---- leaving memory -------------------------------------------------------------------------
 
     def flush(self, taken: Counts, reason: str, *, kept_too: bool = False) -> None:
-        """Write so many rows of each side and partition, the oldest first, and forget them.
+        """Write `taken` rows by [side, partition], the oldest first, and drop them from memory.
 
-        Rows that are kept stay, and the others of their side leave before them.
+        Rows that are kept stay, unless they are to be written, too (`kept_too`).
         """
         if not taken.any():
             return
@@ -157,9 +156,8 @@ class RectangleWorkspace(Workspace):
     def _by_partition(
         self, table: SlottedTable, grouped: NDArray[np.int32], ends: Counts, most: int
     ) -> Iterator[tuple[int, list[Piece]]]:
-        """Each partition's rows, copied out with those of its neighbours, at most `most` a time.
-
-        Small copies cost as much as large ones, and there are many partitions.
+        """The rows of each partition, copied together with those of its neighbours, at most `most`
+        at a time: there are many partitions, and a copy of few rows takes as long as one of many.
         """
         start, pieces = 0, list[Piece]()
         copied, at = None, 0
@@ -176,19 +174,20 @@ class RectangleWorkspace(Workspace):
                 pieces = []
 
     def takes_kept(self, taken: Counts) -> bool:
-        """Whether what is kept must leave, for there is nothing else."""
+        """Whether all rows in memory are to leave, so that even Hash Ripple's kept right rows are
+        spilled."""
         return self.kept > 0 and bool((taken == self.memory.rows).all())
 
     def _kept_rows(self) -> Counts:
-        """How many of the rows that are kept each partition has."""
+        """How many of the kept right rows are in each partition."""
         return self.memory.tables[Side.RIGHT].in_partitions(self.kept)
 
     # ---- rows of a partition --------------------------------------------------------------------
 
     def pieces(self, side: Side, p: int, *, since: int = 0) -> Iterator[Piece]:
-        """A partition's rows in the order they came, without runs that end before a stamp.
+        """A partition's rows in order of arrival, without runs whose rows all came before `since`.
 
-        A piece is of several blocks where these are small.
+        A piece consists of several blocks if these are small.
         """
         rows = _TOGETHER * self.memory.block_rows(side, self.block_bytes)
         index = self.memory.tables[side].of_partition(p)
@@ -216,7 +215,7 @@ class RectangleWorkspace(Workspace):
             yield resident_piece(table, index[start : start + rows].astype(np.int64), 0)
 
     def drop_before(self, p: int) -> None:
-        """Forget what is in memory of the partitions before p, which are done."""
+        """Drop the rows in memory of partitions before p, which have been joined for good."""
         for side, table in zip(Side, self.memory.tables, strict=True):
             gone = table.by_partition.copy()
             gone[p:] = 0
@@ -240,18 +239,18 @@ class RectangleWorkspace(Workspace):
         return self.memory.oldest(after=(0, self.kept))
 
     def pinned(self) -> list[int]:
-        """Rows that are kept are older than all others of their side in memory."""
+        """The stamp behind the last row that is kept: all kept rows are older than other rows."""
         right = self.memory.tables[Side.RIGHT]
         return [0, int(right.stamps[self.kept - 1]) + 1 if self.kept else 0]
 
     def take_over(self, disk: list[Runs]) -> None:
-        """Go on with runs that a saved join had."""
+        """Go on with the runs of a saved join."""
         self.disk = disk
         for p in range(self.partitions):
             self.count_spilled(p)
 
     def count_spilled(self, p: int) -> None:
-        """Add up a partition's rows and bytes on disk again."""
+        """Count a partition's rows and bytes on disk anew."""
         for side in Side:
             runs = self.disk[p][side]
             self.spilled[:, side, p] = (

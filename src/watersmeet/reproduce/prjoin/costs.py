@@ -12,7 +12,8 @@ from dataclasses import dataclass
 class Setting:
     """Table 1: inputs of `left` and `right` pages, joined in `memory` pages.
 
-    fudge: F, what a page takes in a hash table; read_input, write, read: T_ri, T_wt and T_rt.
+    fudge: F, how many pages of memory a page takes in a hash table; read_input, write, read: T_ri,
+    T_wt and T_rt.
     """
 
     left: float
@@ -29,7 +30,7 @@ class Setting:
 
     @property
     def blocks(self) -> float:
-        """l: how many times memory the inputs are, hash tables included."""
+        """l: how many times as large as memory the inputs are in hash tables."""
         return self.pages * self.fudge / self.memory
 
     @property
@@ -51,7 +52,7 @@ def ripple_total(setting: Setting) -> float:
 
 
 def hash_ripple_total(setting: Setting) -> float:
-    """Eq. 4: what is kept in memory is neither written nor read again."""
+    """Eq. 4: the right rows that are kept in memory are neither written nor read again."""
     spilled = setting.pages - setting.block[1]
     return setting.pages * setting.read_input + spilled * (setting.write + setting.read)
 
