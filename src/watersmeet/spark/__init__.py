@@ -1,1 +1,1 @@
-"""Joins on Spark. The only package that knows it: nothing else here imports pyspark."""
+"""Joins and aggregates on Spark. No other package imports pyspark."""

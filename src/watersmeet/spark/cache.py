@@ -1,8 +1,7 @@
-"""What a worker process keeps between its tasks: one operator, so that memory stays bounded.
+"""Keeps one operator in a worker process between its tasks; one only, so that memory is bounded.
 
-Spark hands tasks to whichever worker is free, so the next task may find its operator here, or
-another one, or none. One that is not asked for is in the way: it is closed before its successor
-is built.
+Spark gives a task to any worker that is free, so the task may find its operator here, or another
+one, or none. Another one is closed before the task builds its own.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _kept: tuple[Key, Any] | None = None
 
 
 def take(key: Key) -> Any | None:
-    """What was kept under this key, now the caller's; anything else that was kept is closed."""
+    """Take out the operator that was kept under this key. One under another key is closed."""
     global _kept
     kept, _kept = _kept, None
     if kept is None:
@@ -33,7 +32,7 @@ def take(key: Key) -> Any | None:
 
 
 def keep(key: Key, operator: Closable) -> None:
-    """Leave an operator for a later task of this worker."""
+    """Keep an operator for a later task of this worker."""
     global _kept
     before, _kept = _kept, (key, operator)
     if before is not None and before[1] is not operator:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 def is_one_machine(spark: SparkSession) -> bool:
     """Whether all tasks run on the driver's machine, and see its files.
 
-    `local-cluster[...]` is one, too: its executors are processes beside the driver.
+    With `local-cluster[...]` they do, too: its executors are processes on the driver's machine.
     """
     master = str(spark.sparkContext.master)
     return re.fullmatch(r"local(-cluster)?(\[.*\])?", master) is not None

@@ -1,4 +1,4 @@
-"""The columns of a join's result as Spark's own join has them: types, and notes beside them."""
+"""The columns of a join's result with the types and the metadata that Spark's own join has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from watersmeet.spark.sql import quoted
 
 
 def result_columns(frames: Frames, join: JoinSchema) -> StructType:
-    """Spark's types, of which Arrow may know several as one, and the columns' metadata."""
+    """The columns with Spark's types, of which several may be one type in Arrow, and metadata."""
     return StructType([_field(frames, column) for column in join.columns])
 
 
@@ -31,7 +31,7 @@ def _field(frames: Frames, column: OutputColumn) -> StructField:
 
 
 def _merged(frames: Frames, column: OutputColumn) -> StructField:
-    """A key of a full join, which is of either side."""
+    """The field of a shared key of a full join, which may come from either side."""
     keys = [
         frames[side].select(sf.col(quoted(frames[side].columns[place])).alias("key"))
         for side, place in column.suppliers
@@ -52,7 +52,7 @@ def _merged(frames: Frames, column: OutputColumn) -> StructField:
 
 
 def plain(columns: StructType) -> StructType:
-    """Without metadata, by which Spark would change values while it reads them."""
+    """The columns without metadata, because Spark changes values by it when it reads them."""
     return StructType([StructField(each.name, each.dataType, each.nullable) for each in columns])
 
 
@@ -71,7 +71,7 @@ def with_metadata(dataframe: DataFrame, columns: StructType) -> DataFrame:
 
 
 def check_names(names: list[str], spark: SparkSession, *, whose: str) -> None:
-    """Refuse names that are one by Spark's rules: it could not tell the columns apart."""
+    """Refuse names that differ only in a way that Spark ignores (upper and lower case)."""
     if spark.conf.get("spark.sql.caseSensitive") == "true":
         return
     counts = Counter(name.lower() for name in set(names))

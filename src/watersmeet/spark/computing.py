@@ -1,4 +1,4 @@
-"""A DataFrame that Spark cannot compute: what it says about it, without its stack."""
+"""Turns Spark's error about a DataFrame that it cannot compute into one of ours, without stack."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from pyspark.errors import PySparkException
 from watersmeet.errors import SourceFailed
 
 _LONGEST = 400
-# What Spark puts before the reason for which a task failed, and Java and Python before a message.
+# The texts that Spark, Java and Python put before the message of an error.
 _TASK = re.compile(r"Job aborted due to stage failure: .*?\(TID \d+\) \([^)]*\): ")
 _PACKAGE = re.compile(r"(?:\w+\.)+(?=[\w$]+(?:: |$))")
 
 
 @contextmanager
 def computing(what: str) -> Iterator[None]:
-    """What Spark cannot do in here is an input's own doing. `what` is "staging the left side".
+    """Raise an error of Spark as an error of an input. `what` says what was done, such as "staging
+    the left side".
 
-    Spark's error stays as the new one's context. Shown in full it would be a hundred lines of Java.
+    The new error has only the message of Spark's, which has a hundred lines of Java below it.
     """
     try:
         yield
@@ -36,11 +37,12 @@ def computing(what: str) -> Iterator[None]:
 
 
 def words(error: Exception) -> str:
-    """What Spark's error says first, on one line, without where in Java it was said."""
+    """The message of Spark's error on one line, without its Java stack."""
     text = _root(error.java_exception) if isinstance(error, Py4JJavaError) else str(error)
     lines = [line.strip() for line in text.strip().splitlines() if line.strip()]
     if "Traceback (most recent call last):" in lines:
-        # Of a function of the user's: Python says last what it was, before the JVM adds its own.
+        # An error in a function of the user: its message comes last in Python's traceback, before
+        # the stack of the JVM.
         begun = lines.index("Traceback (most recent call last):")
         said = [line for line in lines[begun + 1 :] if not line.startswith(('File "', "at "))]
         lines = said[-1:] or lines[:1]
@@ -52,7 +54,7 @@ def words(error: Exception) -> str:
 
 
 def _root(exception: object) -> str:
-    """What the innermost of Java's exceptions says: those around it tell of tasks and stages."""
+    """The message of the innermost Java exception; the outer ones are about tasks and stages."""
     deepest = exception
     while (cause := deepest.getCause()) is not None:  # type: ignore[attr-defined]
         deepest = cause

@@ -1,4 +1,4 @@
-"""A join's condition that came from Spark, as tasks compute it, without pyspark."""
+"""A join's condition, translated from Spark's, which tasks compute without pyspark."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from watersmeet.rows.leaves import Mask
 
 @dataclass(frozen=True)
 class TranslatedCondition:
-    """A condition over columns of the result. A value that can be sent to tasks."""
+    """A condition over columns of the result; it can be pickled and sent to tasks."""
 
     text: str
     tree: Node
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The result's columns that it looks at."""
+        """The result's columns that it reads."""
         return tuple(dict.fromkeys(column.name for column in columns_of(self.tree)))
 
     def bind(self, schema: pa.Schema) -> BoundCondition:

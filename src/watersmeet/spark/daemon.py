@@ -1,11 +1,10 @@
-"""The process that Spark forks Python workers from, with what our tasks need loaded already.
+"""The process from which Spark forks Python workers; it has loaded what our tasks need.
 
     spark.python.daemon.module = watersmeet.spark.daemon
 
 Spark's own daemon loads nothing before it forks, so each worker imports Arrow, numba and the
-kernels for itself. This one loads them once, and its workers share the memory they take.
-Should that fail, or leave a thread behind, which a fork would cut off in the middle of something,
-Spark's own daemon takes over.
+kernels for itself. This one loads them once, and its workers share their memory. If loading fails,
+or starts a thread, which a fork would not copy, Spark's own daemon is started instead.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _LOADED = (
     "pyarrow.parquet",
     "pyspark.worker",
 )
-# Every module of these, for which one a task needs is its own affair.
+# All modules of these packages are loaded, whichever a task needs.
 _PACKAGES = ("watersmeet.kernels", "watersmeet.operators", "watersmeet.spark")
 
 
 def preload() -> None:
-    """Import everything a worker will need."""
-    # An allocator that Arrow brings along, and does not use unless told to, would start a thread.
+    """Import all modules that a worker will need."""
+    # Arrow's jemalloc, which is not even used by default, would start a thread.
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     for name in _LOADED:
         import_module(name)
@@ -44,16 +43,16 @@ def preload() -> None:
                 import_module(module.name)
     import numpy as np
 
-    # Workers would otherwise all draw the same numbers. Python's own `random` sees to it itself.
+    # Otherwise all workers would draw the same numbers from NumPy. Python's `random` cares itself.
     os.register_at_fork(after_in_child=np.random.seed)
-    # Spark has a worker collect garbage after every task; what is loaded for good needs no visit,
-    # and pages that are not visited stay shared.
+    # Spark lets a worker collect garbage after every task. Loaded modules need not be visited, and
+    # pages that are not visited stay shared among workers.
     gc.collect()
     gc.freeze()
 
 
 def can_fork() -> bool:
-    """Whether this process is a single thread, native ones counted."""
+    """Whether this process has only one thread, native ones included."""
     try:
         return len(list(Path("/proc/self/task").iterdir())) == 1
     except OSError:
@@ -62,7 +61,7 @@ def can_fork() -> bool:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Spark reads the daemon's port from its output: nothing else may get there."""
+    """Discard all output, because Spark reads the daemon's port from it."""
     kept = [os.dup(descriptor) for descriptor in (1, 2)]
     try:
         with Path(os.devnull).open("w") as nowhere:
@@ -88,7 +87,7 @@ def main() -> None:
 
 
 def _serve() -> None:
-    """Spark's own daemon from here on, but for what its workers say when Spark has gone."""
+    """Go on as Spark's own daemon, but end workers without a stack when Spark has ended."""
     from pyspark import daemon
 
     serve_tasks = daemon.worker
@@ -97,7 +96,7 @@ def _serve() -> None:
         try:
             return serve_tasks(sock, authenticated)
         except (EOFError, ConnectionError):
-            # Stopped before it had sent a task. Nobody is left to whom the stack would matter.
+            # Spark has ended before it sent this worker a task.
             return 1
 
     daemon.worker = worker

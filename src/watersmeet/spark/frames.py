@@ -1,4 +1,4 @@
-"""DataFrames as arguments: which can be worked on, and about how many rows they have."""
+"""Checks DataFrames that are given as arguments, and estimates how many rows they have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.spark.scans.relation import PlainScan, StagedRows
 
 MOST_INSTANCES = 4096
-# A petabyte: what Spark says of sources whose size it does not know is larger.
+# A petabyte. For sources of unknown size Spark gives a number that is larger.
 _ABSURD_BYTES = 1 << 50
 
 
@@ -35,7 +35,7 @@ def check_dataframe(dataframe: Any, side: str) -> None:
 
 
 def parse_instances(number: Any) -> int:
-    """Into how many parts keys are to be divided."""
+    """Check the number of instances that the user gave."""
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise InvalidArgument(
             f"instances={number!r} is no number of parts.", remedy="Give 1 or more."
@@ -50,17 +50,17 @@ def parse_instances(number: Any) -> int:
 
 
 def estimated_rows(relation: PlainScan | StagedRows) -> int | None:
-    """Those of its files, or a guess; None if there is nothing to guess from."""
+    """The number of rows that its files say, or a guess; None if there is nothing to guess from."""
     if isinstance(relation, PlainScan):
         return relation.rows
     return _guessed_rows(relation.dataframe)
 
 
 def _guessed_rows(dataframe: DataFrame) -> int | None:
-    """No more than Spark expects, nor than all that the DataFrame is made of has together.
+    """As many rows as Spark expects, but not more than all sources of the DataFrame have together.
 
-    Of a join Spark expects the product of both sides, and of values that come from Python the
-    largest number there is. To be wrong costs time, and no more.
+    For a join Spark expects the product of both sides, and for values that come from Python the
+    largest number there is. A wrong guess costs time, but nothing else.
     """
     plan = dataframe._jdf.queryExecution().optimizedPlan()
     leaves = plan.collectLeaves()

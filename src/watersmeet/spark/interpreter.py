@@ -1,9 +1,9 @@
-"""Which Python do tasks run on? One that has watersmeet, whatever the session would start.
+"""Which Python do our tasks run on? One that has watersmeet, even if the session's has not.
 
-A session takes its workers' Python from PYSPARK_PYTHON when it starts, and `python3` from PATH
-without it: in an environment that was not activated that is another one, without our packages. On
-one machine the Python of this process can do the work instead, for our own functions and for nobody
-else's.
+When a session starts, it takes the Python of its workers from PYSPARK_PYTHON, or else `python3`
+from PATH. If an environment is not activated, that is another Python, without our packages. On one
+machine our own functions can be run with the Python of this process instead; other functions are
+not affected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.errors import MissingPackage
 
-# What a task of ours imports; looked for without loading it, which takes long.
+# Packages that our tasks import. They are looked for without importing them, which takes long.
 _NEEDED = ("watersmeet", "pyarrow", "numpy", "numba", "xxhash")
 _QUESTION = """
 import importlib.util, json, sys
@@ -35,16 +35,16 @@ _HERE = Path(__file__).resolve().parents[1]
 
 _lock = threading.RLock()
 _own: weakref.WeakKeyDictionary[SparkContext, tuple[int, str]] = weakref.WeakKeyDictionary()
-"""Contexts that run our functions just now: how many at once, and what their Python was before."""
+"""For contexts that run our functions now: how many calls do so, and their Python before."""
 _fitting: dict[str, bool] = {}
 
 
 def interpreter_of(spark: SparkSession) -> str:
-    """The Python that our tasks are run with: the session's own if it will do."""
+    """The Python that our tasks are run with: the session's own if it has our packages."""
     context = spark.sparkContext
     with _lock:
         own = _own[context][1] if context in _own else str(context.pythonExec)
-    # On other machines nobody can be asked before a task runs.
+    # On other machines it cannot be asked which packages it has.
     if own == sys.executable or not str(context.master).startswith("local"):
         return own
     with _lock:
@@ -55,7 +55,7 @@ def interpreter_of(spark: SparkSession) -> str:
 
 @contextlib.contextmanager
 def our_python(spark: SparkSession) -> Iterator[None]:
-    """Functions that are handed to Spark in here run on a Python that has what they need."""
+    """Functions that are given to Spark in here run on a Python that has our packages."""
     context = spark.sparkContext
     wanted = interpreter_of(spark)
     with _lock:
@@ -89,7 +89,7 @@ def _fits(program: str) -> bool:
 
 
 def missing_in_worker(text: str) -> MissingPackage | None:
-    """What to say if a task failed because its Python has not what it needs; None if it has."""
+    """The error to raise if a task failed because its Python lacks a package; else None."""
     for name in _NEEDED:
         if f"ModuleNotFoundError: No module named '{name}" in text:
             return MissingPackage(

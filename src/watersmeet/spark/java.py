@@ -58,8 +58,8 @@ class Java:
 def java_home(*, vector: bool = True) -> Path:
     """The directory to set as JAVA_HOME before a Spark session starts.
 
-    Without `vector` MLlib goes without that module where there is one, and Java, which prints a
-    warning about it at every start, has nothing to say.
+    Without `vector`, Java is started without that module even if it has it, because it prints a
+    warning about it at every start; MLlib is slower then.
     """
     return find_java(vector=vector).home
 
@@ -104,7 +104,8 @@ class _Answer:
 
 
 def _ask(program: Path) -> _Answer | None:
-    """Start it, as Spark would and then plainly: a file named java proves nothing."""
+    """Start a Java and ask it for its version, first with the arguments that Spark gives, then
+    without; None if it does not start."""
     for arguments in ([_VECTOR_MODULE], []):
         settings = _settings(program, arguments)
         home, version = settings.get("java.home"), settings.get("java.version")
@@ -127,10 +128,11 @@ def _settings(program: Path, arguments: list[str]) -> dict[str, str]:
 
 
 def _home_without_vector(program: Path, release: int) -> Path:
-    """A home in the user's cache whose `bin/java` starts `program` without what is missing.
+    """A home in the user's cache whose `bin/java` starts `program` without the arguments that it
+    does not know.
 
-    Its name is made from its content, and the script is put in place in one step, so processes
-    that start together, or after an upgrade, never meet a half-written or an outdated one.
+    The name of the home is a hash of the script, and the script is put in place in one step, so
+    processes that start together, or after an upgrade, never find a half-written or an old one.
     """
     missing = [_VECTOR_MODULE, _GONE_PACKAGE] if release >= _GONE_SINCE else [_VECTOR_MODULE]
     script = _SCRIPT.format(dropped=" | ".join(missing), java=shlex.quote(str(program)))
@@ -155,7 +157,7 @@ def _home_without_vector(program: Path, release: int) -> Path:
 
 
 def _cache() -> Path:
-    # A relative value is to be ignored, says the XDG base directory specification.
+    # The XDG base directory specification says that a relative value is to be ignored.
     cache = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return cache if cache.is_absolute() else Path.home() / ".cache"
 

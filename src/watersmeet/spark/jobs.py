@@ -1,4 +1,4 @@
-"""How a list of Python tasks becomes one Spark job whose small results come back to the driver."""
+"""Runs a list of Python tasks as one Spark job, and returns their small results to the driver."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Record = dict[str, Any]
 _MESSAGES = pa.schema([("message", pa.string())])
 _SPARK_MESSAGES = "message string"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
-# More than one, so that a slow one does not leave the others' cores idle for long.
-_SHARES = 3
+# Spark tasks for each core: more than one, so that other cores do not wait long for a slow one.
+_TASKS_EACH = 3
 
 
 def run_tasks(
@@ -37,11 +37,11 @@ def run_tasks(
     query: str,
     what: str,
 ) -> list[Record]:
-    """Do `work` for each task; the results in order.
+    """Do `work` for each task; returns the results in order.
 
-    There are a few Spark tasks for each of the `at_once` that run at a time, which do several of
-    ours in turn if there are many: starting one takes longer than a small piece of work. A result
-    is delivered once, by whichever attempt Spark accepts.
+    If there are many tasks, a Spark task does several of them in turn, because starting one takes
+    longer than a little work; there are a few Spark tasks for each of the `at_once` that Spark runs
+    at a time. A task has one result, that of the attempt that Spark accepts.
     """
     if not tasks:
         return []
@@ -51,9 +51,9 @@ def run_tasks(
         return _told({"task": number, "result": work(tasks[number])} for number in numbers)
 
     with named(spark, query=query, what=what):
-        shares = min(len(tasks), _SHARES * at_once)
-        # An RDD: a DataFrame of numbers would take Spark longer to plan than small tasks to do.
-        numbers = spark.sparkContext.parallelize(range(len(tasks)), shares)
+        count = min(len(tasks), _TASKS_EACH * at_once)
+        # An RDD, because planning a DataFrame would take Spark longer than small tasks take.
+        numbers = spark.sparkContext.parallelize(range(len(tasks)), count)
         records = _heard(numbers.mapPartitions(do).collect())
     by_task = {record["task"]: record["result"] for record in records}
     return [by_task[number] for number in range(len(tasks))]
@@ -66,7 +66,7 @@ def run_over(
     query: str,
     what: str,
 ) -> list[Record]:
-    """Do `work` on the rows of every partition of a DataFrame; all results, in no order."""
+    """Do `work` on the rows of each partition of a DataFrame; returns all results, in any order."""
 
     names = dataframe.columns
 
@@ -81,9 +81,9 @@ def run_over(
 
 
 class Partitions:
-    """The partitions of a DataFrame, worked on in any order, some at a time.
+    """The partitions of a DataFrame, of which some at a time are worked on, in any order.
 
-    What comes before them in the DataFrame's plan, such as a shuffle, Spark computes once.
+    Spark computes the stages before them, such as a shuffle, only once.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Partitions:
             self._rdd = _numbered(dataframe).mapInArrow(host, _SPARK_MESSAGES).rdd
 
     def run(self, partitions: Sequence[int], *, what: str) -> list[Record]:
-        """The results of these partitions, in no order."""
+        """The results of these partitions, in any order."""
         with computing(what), named(self._spark, query=self._query, what=what):
             texts = self._spark.sparkContext.runJob(
                 self._rdd, lambda rows: [row.message for row in rows], list(partitions)
@@ -122,7 +122,7 @@ class Partitions:
 
 
 def _numbered(dataframe: DataFrame) -> DataFrame:
-    """With numbers for names where PySpark, which asks for the columns by name, would stumble."""
+    """The DataFrame with numbers for names if a name has a backtick, with which PySpark fails."""
     if not any("`" in name for name in dataframe.columns):
         return dataframe
     return dataframe.toDF(*map(str, range(len(dataframe.columns))))
@@ -134,17 +134,17 @@ def _renamed(batches: Iterator[pa.RecordBatch], names: list[str]) -> Iterator[pa
 
 
 def count_partitions(dataframe: DataFrame) -> int:
-    """How many partitions a DataFrame has while they are fixed."""
+    """How many partitions a DataFrame has in `fixed_partitions`."""
     with fixed_partitions(dataframe.sparkSession):
         return int(dataframe.rdd.getNumPartitions())
 
 
 @contextmanager
 def fixed_partitions(spark: SparkSession) -> Iterator[None]:
-    """Have plans made whose partitions are known before anything runs.
+    """Make Spark's plans without adaptive execution, so that their partitions are known before
+    anything runs.
 
-    An adaptive plan would run its shuffles to find out, once to count the partitions and once
-    more to work on them.
+    An adaptive plan would compute its shuffles twice: to count the partitions, and to work on them.
     """
     before = spark.conf.get(_ADAPTIVE)
     spark.conf.set(_ADAPTIVE, "false")
@@ -155,9 +155,8 @@ def fixed_partitions(spark: SparkSession) -> Iterator[None]:
 
 
 def _told(records: Iterator[Record]) -> Iterator[str]:
-    """Records as texts; an error of ours is told as well.
-
-    It says all there is to say, and another attempt would meet it too.
+    """Encode records as JSON texts, and our own errors, too: as a normal result, so that Spark does
+    not repeat a task that would fail again.
     """
     try:
         for record in records:
@@ -168,7 +167,7 @@ def _told(records: Iterator[Record]) -> Iterator[str]:
 
 
 def _heard(texts: Sequence[str]) -> list[Record]:
-    """What was told, or the first error among it."""
+    """Decode the texts of `_told`; raises the first error among them."""
     messages = [json.loads(text) for text in texts]
     for message in messages:
         if "error" in message:
@@ -178,7 +177,7 @@ def _heard(texts: Sequence[str]) -> list[Record]:
 
 
 def _kind(name: str) -> type[errors.WatersmeetError]:
-    """An error's class by its name: not all are where the general ones are."""
+    """The class of an error by its name, among all subclasses: not all are in `errors`."""
     waiting = [errors.WatersmeetError]
     while waiting:
         kind = waiting.pop()
@@ -190,9 +189,8 @@ def _kind(name: str) -> type[errors.WatersmeetError]:
 
 @contextmanager
 def named(spark: SparkSession, *, query: str, what: str) -> Iterator[None]:
-    """Run the jobs of this thread on a Python that has what they need, described in Spark's UI.
-
-    They are tagged, so that they can be cancelled. The user's own description is given back.
+    """Run the jobs of this thread on a Python that has our packages, with a description for Spark's
+    UI and a tag by which they can be cancelled. Afterwards the user's description is set again.
     """
     context = spark.sparkContext
     before = context.getLocalProperty("spark.job.description")
@@ -212,9 +210,9 @@ def named(spark: SparkSession, *, query: str, what: str) -> Iterator[None]:
 
 
 def cancel(spark: SparkSession, query: str) -> None:
-    """End the jobs of a query, if its session has not been stopped before, or is being stopped."""
+    """Cancel the jobs of a query, unless its session has been stopped."""
     if spark.sparkContext._jsc is None:
         return
-    # A session that stops meanwhile ends all jobs anyway, and answers with any of these.
+    # A session that is just being stopped ends all jobs anyway, and may raise any of these.
     with suppress(Py4JError, OSError, AttributeError):
         spark.sparkContext.cancelJobsWithTag(query)

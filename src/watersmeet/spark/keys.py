@@ -1,8 +1,8 @@
 """Which columns of two DataFrames must be equal, and how Spark would compare them.
 
 Spark decides both: names by its rule of upper and lower case, conversions by its analyzer, whose
-answer depends on the types, on lengths of CHAR columns and on settings of the session. The analyzer
-is asked, and what it would do and we would not is refused.
+answer depends on the types, on lengths of CHAR columns and on settings of the session. So the
+analyzer is asked, and a join that it would compare in another way than we do is refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from watersmeet.spark.scans.refusal import Refused
 from watersmeet.spark.sql import quoted
 
 Frames = tuple[DataFrame, DataFrame]
-# Where in a text of one line, and the sign that the plan follows.
+# The position in a text of one line, and the semicolon before the plan.
 _POSITION = re.compile(r"(; line \d+ pos \d+)?;?$")
 _REMEDY = "Give both DataFrames a column of one type to join on, with cast or withColumn."
 
@@ -87,7 +87,7 @@ def parsed(expression: JavaObject) -> Node:
 
 
 def first_line(error: BaseException) -> str:
-    """What Spark says of a condition, as a sentence: without the plan, which may fill pages."""
+    """The message of Spark's error as a sentence, without the plan, which may be pages long."""
     line = str(error).strip().split("\n", 1)[0]
     line = _POSITION.sub("", line)
     return line if line.endswith((".", ")")) else line + "."
@@ -102,7 +102,7 @@ def _conjuncts(node: Node) -> list[Node]:
 def named_keys(
     frames: Frames, on: Any
 ) -> tuple[list[KeyNames], JoinedPlan | None, tuple[Node, ...]]:
-    """The key columns; and, of an `on` that is a Column, the parts that are no plain equality."""
+    """The key columns; if `on` is a Column, also its plan and its parts that are no equality."""
     columns = on if isinstance(on, list | tuple) else [on]
     if columns and all(isinstance(column, Column) for column in columns):
         return _from_columns(frames, reduce(and_, columns))
@@ -143,7 +143,7 @@ def _from_columns(
 
 
 def _plain_equality(frames: Frames, plan: JoinedPlan, node: Node) -> KeyNames | None:
-    """The columns of `left.a == right.b`, if nothing but Spark itself converts them."""
+    """The columns of `left.a == right.b`, if the user does not convert them; else None."""
     if node.name != "EqualTo":
         return None
     found: dict[Side, str] = {}
@@ -174,9 +174,9 @@ def _shape(operand: Node) -> list[str]:
 
 
 def compared(frames: Frames, keys: Sequence[KeyNames], schemas: Schemas) -> Schemas:
-    """The schemas, with the padding that Spark gives to texts of CHAR columns marked in them.
+    """The schemas, with metadata that says to which length Spark pads texts of CHAR columns.
 
-    An error if Spark would compare two columns in another way than we do.
+    Raises an error if Spark would compare two columns in another way than we do.
     """
     kinds = []
     for names in keys:
@@ -194,7 +194,7 @@ def compared(frames: Frames, keys: Sequence[KeyNames], schemas: Schemas) -> Sche
 
 
 def _comparison(frames: Frames, keys: Sequence[KeyNames]) -> list[Node]:
-    """Each pair as Spark's analyzer has it: `EqualTo` with conversions around the columns."""
+    """Spark's analyzed `EqualTo` of each pair, with the conversions around the columns."""
     sides = [
         frames[side].select(
             *(
@@ -238,7 +238,7 @@ def _length(operand: Node, names: KeyNames, *, kind: pa.DataType) -> int:
 
 
 def _is_same(spark_type: DataType, kind: pa.DataType) -> bool:
-    """Whether Spark's type is this one; how fields of structs are called does not matter."""
+    """Whether Spark's type is this Arrow type, whatever the names of fields of structs."""
     if isinstance(spark_type, StructType):
         return bool(pa.types.is_struct(kind)) and all(
             _is_same(field.dataType, other.type)

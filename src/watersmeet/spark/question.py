@@ -1,7 +1,7 @@
-"""A join as Spark users put it: `on` and `condition` as names, Columns or SQL text.
+"""Translates `on` and `condition` of a join on Spark: names, Columns or SQL text.
 
-Spark's analyzer reads it: names, types and conversions are its own. What it then says is translated
-where our answer is the same for every row, and refused where it is not.
+Spark's analyzer parses them and finds names, types and conversions. Its expressions are translated
+into ours if those give the same value for every row, and refused otherwise.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _REMEDY = (
 
 
 def settled(frames: Frames, schemas: Schemas, question: Question) -> tuple[Question, Schemas]:
-    """The question with `on` and `condition` as Spark understands them; marks in the schemas say
-    which texts are padded before they are compared."""
+    """The question with `on` and `condition` as Spark understands them. Metadata in the schemas
+    says which texts are padded before they are compared."""
     keys, plan, others = named_keys(frames, question.on)
     schemas = compared(frames, keys, schemas)
     plain = replace(question, on=keys, condition=None)
@@ -76,7 +76,7 @@ def settled(frames: Frames, schemas: Schemas, question: Question) -> tuple[Quest
 
 
 class _Pair:
-    """The columns that a condition may look at, and those that one has looked at."""
+    """The columns of a pair that conditions may use, and those that a condition does use."""
 
     def __init__(
         self, frames: Frames, join: JoinSchema, question: Question, schemas: Schemas
@@ -92,7 +92,7 @@ class _Pair:
         self._shared = {key.right: key for key in join.keys if key.shared}
 
     def read(self, text: str) -> expressions.Node:
-        """A condition in SQL, over the names of the result."""
+        """Translate a condition in SQL over the names of the result."""
         try:
             plan = self._empty().where(text)._jdf.queryExecution().analyzed()
         except PySparkException as error:
@@ -111,7 +111,7 @@ class _Pair:
         return self._translated(live, parsed(live), find, what=f"condition={text!r}")
 
     def translated(self, plan: JoinedPlan, node: Node, *, argument: str) -> expressions.Node:
-        """A part of what Spark has made of a Column over both DataFrames."""
+        """Translate a part of the analyzed form of a Column over both DataFrames."""
 
         def find(identity: ExprId) -> expressions.Column | None:
             place = plan.places.get(identity[0])
@@ -142,7 +142,7 @@ class _Pair:
         for place, column in enumerate(self._join.columns):
             if (side, position) in column.suppliers:
                 return self._use(place)
-        # A shared key is in the result once, as the left side has it.
+        # A shared key is one column of the result, with the left side's name.
         name = self._frames[side].columns[position]
         key = self._shared[name]
         mine, other = (self._frames[s].schema[key.of(s)].dataType for s in Side)

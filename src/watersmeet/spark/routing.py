@@ -1,8 +1,8 @@
 """Which instances of a join does a row go to? One set of rules, for Spark and for our own tasks.
 
-Where Spark moves the rows the rule is an expression; where our tasks read them it is a kernel, and
-both give the same answer. Equal keys go to the same instance from either side, which they do as
-Spark's `xxhash64` only once both are cast to the type in which they are compared.
+If Spark moves the rows, the rule is a Spark expression; if our tasks read them, it is a kernel, and
+both give the same answer. Equal keys of both sides must go to the same instance, so both sides are
+cast to the type in which they are compared before Spark's `xxhash64` is taken.
 """
 
 from __future__ import annotations
@@ -61,12 +61,13 @@ class Router(Protocol):
 class HashRouter:
     """Each row to one instance by its key: `pmod(xxhash64(key), instances)`.
 
-    A row with a null in its key matches nothing, and any instance will do. All of them at one
-    would be skew that no key has, so they spread by what else is in the row.
+    A row with a null in its key matches nothing, so it may go to any instance. If all such rows
+    went to one, it could have too many, so they are spread by the values of other columns.
     """
 
     instances: int
-    # By side: the key's columns in the types they are compared in, and those that spread the rest.
+    # By side: the key's columns in the types in which they are compared, and the columns by which
+    # rows with null keys are spread.
     keys: Schemas
     others: Schemas
 
@@ -106,7 +107,7 @@ class HashRouter:
             keys.append(functions.rpad(column, length, " ") if length else column)
         others = [dataframe[quoted(name)] for name in self.others[side].names]
         lost = reduce(or_, (key.isNull() for key in keys))
-        # Without a column it is the seed, and Spark wants at least one.
+        # `assign` uses the seed if there are no columns; Spark needs a column, and a null keeps it.
         spread = functions.xxhash64(*others or [functions.lit(None)])
         hashed = functions.when(lost, spread).otherwise(functions.xxhash64(*keys))
         return functions.pmod(hashed, functions.lit(self.instances)).cast("int")
@@ -133,7 +134,7 @@ def _key_field(pair: KeyPair, side: Side) -> pa.Field:
 
 
 def _simple_columns(schema: pa.Schema) -> pa.Schema:
-    """The columns that both Spark and we can hash; nested ones may be variants in disguise."""
+    """The columns that both Spark and we can hash; not nested ones, which may be Spark variants."""
     found = []
     for field in schema:
         if pt.is_nested(field.type):
@@ -161,7 +162,7 @@ class _SparkHashes:
         self._take(kind, _EVERY_ROW if leaves.valid is None else leaves.valid)
 
     def _take(self, kind: pa.DataType, present: Mask) -> None:
-        """Take in one column's leaves, in the order in which `Leaves` laid them out."""
+        """Hash one column's leaves, in the order of `Leaves`."""
         if pt.is_struct(kind):
             for child in kind:
                 flags = next(self._fixed)

@@ -1,9 +1,9 @@
-"""Which Spark does a join run on? A quiet one on this machine, started here, or the user's own.
+"""Which Spark does a join run on? One that `session` starts on this machine, or the user's own.
 
     spark = wm.session()
 
-`session` starts Spark with the settings that joins do best with, a reason beside each.
-`check_session` says what a session from elsewhere lacks, and changes nothing.
+`session` starts Spark with the settings that are best for joins, with a reason beside each.
+`check_session` says which of them the user's own session lacks, and changes nothing.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 
 _HEAP = "spark.driver.memory"
 _SMALLEST_HEAP, _LARGEST_HEAP = 2**30, 8 * 2**30
-# Spark itself wants 450 MiB, of which Java keeps some back.
+# Spark needs 450 MiB, and Java does not give it all of its heap.
 _LEAST_HEAP = 512 * 2**20
 _ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A setting that a session has otherwise than a join would like, and why it matters."""
+    """A setting of a session that should be another for joins, and why."""
 
     setting: str
     value: str
@@ -50,7 +50,7 @@ class Advice:
         return f"{self.setting} is {self.value}; with {self.wanted} {self.reason}"
 
 
-# What a setting means that nobody has set.
+# The values of settings that are not set.
 _DEFAULTS = {"spark.python.worker.reuse": "true"}
 _WANTED = {
     "spark.python.daemon.module": (
@@ -59,7 +59,7 @@ _WANTED = {
     ),
     "spark.python.worker.reuse": (
         "true",
-        "a wave finds its operator where the one before left it",
+        "workers keep operators in memory from one wave to the next",
     ),
 }
 
@@ -84,7 +84,7 @@ def session(
         return running
     _check_heap(asked)
     settings = {**_settings(), **asked}
-    # Ours comes first, so that a file the user names instead wins.
+    # Before the user's options, so that a logging file among those is used instead.
     options = f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"
     settings["spark.driver.extraJavaOptions"] = " ".join(
         filter(None, (options, asked.get("spark.driver.extraJavaOptions")))
@@ -100,7 +100,7 @@ def session(
 
 
 def check_session(spark: SparkSession) -> list[Advice]:
-    """What this session should set for joins, most important first; empty when all is well."""
+    """What this session should set for joins, the most important first; empty if nothing."""
     found = []
     own, ours = str(spark.sparkContext.pythonExec), interpreter_of(spark)
     if own != ours:
@@ -124,18 +124,18 @@ def check_session(spark: SparkSession) -> list[Advice]:
 
 def _settings() -> dict[str, str]:
     return {
-        # A task that lost its worker is tried again, as on a cluster. Plain local[*] gives up.
+        # A task whose worker has died is tried again, as on a cluster; not so with plain local[*].
         "spark.master": f"local[*,{_ATTEMPTS}]",
         "spark.app.name": "watersmeet",
         _HEAP: f"{_heap() // 2**20}m",
-        # Draws over what the program itself shows.
+        # It would draw over the output of the program.
         "spark.ui.showConsoleProgress": "false",
-        # No web server that nobody asked for, reachable from outside, on a port to quarrel over.
+        # It is a web server that others can access, on a port that may be in use.
         "spark.ui.enabled": "false",
-        # Java takes /tmp whatever TMPDIR says.
+        # Java uses /tmp even if TMPDIR is set.
         "spark.local.dir": tempfile.gettempdir(),
-        # Left as they are: the time zone, which is part of what the user's data mean, and the size
-        # of Arrow batches, which from 10,000 rows (the default) to 300,000 made no difference.
+        # Not set: the time zone, on which the meaning of the user's data depends, and the size of
+        # Arrow batches, which from 10,000 rows (the default) to 300,000 made no difference.
         **{name: wanted for name, (wanted, _) in _WANTED.items()},
     }
 
@@ -171,7 +171,7 @@ def _asked(
 
 def _check_same(running: SparkSession, asked: dict[str, str]) -> None:
     values = {name: running.conf.get(name, None) for name in asked}
-    # A heap can be written in several ways.
+    # The same heap can be written in several ways (1g, 1024m).
     heap = values.get(_HEAP)
     if heap is not None and parse_bytes(heap) == parse_bytes(asked[_HEAP]):
         del values[_HEAP]
@@ -184,7 +184,8 @@ def _check_same(running: SparkSession, asked: dict[str, str]) -> None:
 
 
 def _check_heap(asked: dict[str, str]) -> None:
-    """Java outlives the session it was started for, and its heap cannot grow."""
+    """Refuse another heap if Java runs already: it lives longer than its first session, and its
+    heap cannot grow."""
     gateway = SparkContext._gateway
     if gateway is None or _HEAP not in asked:
         return
@@ -199,11 +200,11 @@ def _check_heap(asked: dict[str, str]) -> None:
 
 @contextlib.contextmanager
 def _environment() -> Iterator[None]:
-    """What Spark's launcher reads from the environment, for as long as it starts."""
+    """Set what Spark's launcher reads from the environment, only while it starts."""
     wanted = {
-        # Quiet from its first line; who needs MLlib's fast BLAS starts Spark without us.
+        # Without a warning at its start; for MLlib's fast BLAS, Spark can be started without us.
         "JAVA_HOME": str(java_home(vector=False)),
-        # Workers may otherwise pick another Python from PATH, without our packages.
+        # Otherwise workers may find another Python in PATH, without our packages.
         "PYSPARK_PYTHON": sys.executable,
         # No other machine takes part, and some machines cannot resolve their own name.
         "SPARK_LOCAL_IP": os.environ.get("SPARK_LOCAL_IP", "127.0.0.1"),
@@ -221,16 +222,16 @@ def _environment() -> Iterator[None]:
 
 
 def _heap() -> int:
-    """A quarter of the machine: most of it is for Python workers and for cached files."""
+    """A quarter of the machine's memory: most of it is for Python workers and for cached files."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with contextlib.suppress(OSError, ValueError):
-        # A container's share; the word "max" where it has no limit.
+        # The limit of a container; the word "max" if it has none.
         machine = min(machine, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return min(max(machine // 4, _SMALLEST_HEAP), _LARGEST_HEAP)
 
 
 def _warm(spark: SparkSession) -> None:
-    """Have as many workers started as there can be tasks. No harm is done if it does not work."""
+    """Start as many workers as tasks run at a time. If that fails, they start with the tasks."""
     with contextlib.suppress(Exception):
         context = spark.sparkContext
         context.setJobDescription("watersmeet starts Python workers")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def quoted(name: str) -> str:
-    """A column's name where Spark would read a dot or a backtick as a sign.
+    """A column's name for places where Spark would take a dot or a backtick in it for syntax.
 
     >>> quoted("a`b")
     '`a``b`'

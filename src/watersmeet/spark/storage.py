@@ -1,4 +1,4 @@
-"""Where a run keeps files that its tasks hand to one another."""
+"""The directory of one join or aggregate for files that its tasks hand to one another."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from watersmeet.store.exchange import ExchangeDir
 
 @dataclass(frozen=True)
 class RunStorage:
-    """The storage of a run, and how to give it back."""
+    """The directory for files between tasks, and the function that removes it."""
 
     exchange: ExchangeDir
     release: Callable[[], None]
     spill_dir: str | None
-    """Where tasks may spill, if nobody said where: it goes with the storage, however they end."""
+    """Where tasks spill if the user gave no directory. It is removed with the storage, even if a
+    task was killed."""
 
     @classmethod
     def claim(cls, given: str | Path | None, spark: SparkSession, query: str) -> RunStorage:
-        """A directory of its own below the one that was given, or below the system's."""
+        """Make a directory below the one that was given, or below the system's temporary one."""
         if given is None and not is_one_machine(spark):
             raise InvalidArgument(
                 f"storage is needed on {spark.sparkContext.master}: tasks on different machines "
@@ -38,7 +39,7 @@ class RunStorage:
         if given is not None:
             check_path(given, "storage")
         if given is None or "://" not in str(given):
-            # Tasks run in directories of their own, so it has to be a whole path.
+            # An absolute path, because tasks have other working directories.
             base = None if given is None else Path(given).absolute()
             claim = SpillClaim(base, argument="storage")
             forget = _removed_with_java(spark, claim.area.path)
@@ -56,9 +57,10 @@ class RunStorage:
 
 
 def check_storage(given: Any, spark: SparkSession) -> None:
-    """Refuse what can be no storage, without writing to it.
+    """Refuse a path or URI that cannot be a storage, without writing to it.
 
-    Spark reads results by itself, and says at once whether it can. Pyarrow may wait for a network.
+    Spark has to read results from it, and says at once whether it can. Pyarrow might wait for a
+    network.
     """
     if given is None:
         return
@@ -87,15 +89,15 @@ def check_storage(given: Any, spark: SparkSession) -> None:
 
 
 def check_path(given: Any, argument: str) -> None:
-    """An empty path would be the working directory, which nobody meant."""
+    """Refuse what is no path, and an empty path, which would be the working directory."""
     if not isinstance(given, str | os.PathLike) or not os.fspath(given):
         raise InvalidArgument(f"{argument}={given!r} is no path.", remedy="Give a directory.")
 
 
 def _removed_with_java(spark: SparkSession, path: Path) -> Callable[[], None]:
-    """Have Java remove a directory when it ends, as it does after a driver that was killed.
+    """Let Java remove a directory when it ends: it also ends when the driver was killed.
 
-    Returns what to call when it is gone.
+    Returns a function to call after the directory has been removed.
     """
     java: Any = spark.sparkContext._jvm
     manager = java.org.apache.spark.util.ShutdownHookManager
@@ -107,6 +109,6 @@ def _removed_with_java(spark: SparkSession, path: Path) -> Callable[[], None]:
             if spark.sparkContext._jsc is not None:
                 manager.removeShutdownDeleteDir(directory)
         except (Py4JError, OSError):
-            pass  # Java has gone before.
+            pass  # Java has ended before.
 
     return forget

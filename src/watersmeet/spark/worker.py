@@ -1,8 +1,8 @@
 """What a Python worker of Spark does once, before its first task of ours.
 
-After every task Spark has its workers collect garbage, and the collector visits all that Arrow,
-numba and the kernels have loaded, for nothing: 170,000 objects that stay. Workers of
-our own daemon are born with those set aside. In a session of the user's own each worker does it.
+After every task Spark lets its workers collect garbage, and the collector visits the 170,000
+objects that Arrow, numba and the kernels have loaded, none of which can be freed. Our own daemon
+excludes them from collection before it forks workers. In the user's own session each worker does.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _settled = False
 
 
 def settle() -> None:
-    """Set aside what is loaded: no later collection visits it."""
+    """Exclude all objects that exist now from later collections."""
     global _settled
     if not _settled:
         _settled = True
-        # What is garbage now would stay for good.
+        # Collect first, since garbage that is excluded would never be freed.
         gc.collect()
         gc.freeze()

@@ -1,1 +1,1 @@
-"""Joins of finite tables: rows in waves through a storage that all tasks share."""
+"""Joins of finite tables, in waves; tasks hand rows to one another through a shared directory."""

@@ -1,4 +1,4 @@
-"""A run on Spark in words: what it does, which way its rows come and why, how far it is."""
+"""A join on Spark in words: what it does, how its rows are read and why, how far it has come."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""How long do a run's files live? Its results as long as any DataFrame can read them.
+"""When are the files of a join removed? Results only when no DataFrame can read them any more.
 
-Rows between tasks go when the run is closed. A result is different: a DataFrame that was handed
-out reads its files whenever it is used, and so does whatever was made of it, such as a view, a
-cached table or an RDD. None of these is known in Python, but all of them hold on to one object in
-Java, the reader of those files. A weak reference to it says when the last of them has gone.
+Rows between tasks are removed when the join is closed. Results are not: a DataFrame that was handed
+out reads its files whenever it is used, and so does everything that was made from it, such as a
+view, a cached table or an RDD. Python does not know all of these, but each has a reference to one
+object in Java, the reader of the files. A weak reference to it tells when the last of them is gone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LOOK_EVERY_S = 10.0
 
 
 class RunFiles:
-    """The files of one run."""
+    """The files of one join."""
 
     def __init__(self, storage: RunStorage, spark: SparkSession, *, query: str) -> None:
         self.spark = spark
@@ -32,7 +32,7 @@ class RunFiles:
         self._context = spark.sparkContext
         self._readers: list[Any] = []
         self._readable = False
-        """Whether something was handed out that we cannot watch."""
+        """Whether a DataFrame was handed out whose reader in Java was not found."""
         self._lock = threading.Lock()
         self._released = False
         self.closed = False
@@ -41,19 +41,19 @@ class RunFiles:
         _watch()
 
     def handed_out(self, dataframe: DataFrame) -> None:
-        """This DataFrame reads results."""
+        """Note that this DataFrame, which reads results, was handed out."""
         java: Any = self._context._jvm
         try:
             leaf = dataframe._jdf.queryExecution().analyzed().collectLeaves().head()
             reads = leaf.relation()
-            # Plans hold the list of files and their format, an RDD the format alone.
+            # Plans refer to the list of files and to their format, an RDD to the format only.
             parts = (reads.fileFormat(), reads.location())
             self._readers += [java.java.lang.ref.WeakReference(part) for part in parts]
-        except Py4JError:  # A plan of another form: the files stay as long as the session.
+        except Py4JError:  # A plan of another form: the files stay until the session ends.
             self._readable = True
 
     def close(self) -> None:
-        """No task will read or write any more."""
+        """Remove the files that are not needed, after the last task has ended."""
         with self._lock:
             if self.closed:
                 return
@@ -64,7 +64,7 @@ class RunFiles:
             self.release()
 
     def abandon(self) -> None:
-        """The same, left to a thread: this may be called in the middle of anything."""
+        """Let the thread close them: a finalizer calls this, possibly in the middle of anything."""
         _abandoned.append(self)
 
     def needed(self) -> bool:
@@ -74,7 +74,7 @@ class RunFiles:
         try:
             return self._readable or any(not ref.refersTo(None) for ref in self._readers)
         except (Py4JError, OSError):
-            return False  # Java has gone, and with it all DataFrames.
+            return False  # Java has ended, and with it all DataFrames.
 
     def release(self) -> None:
         with self._lock:
@@ -94,7 +94,7 @@ _leaving = False
 
 
 def sweep() -> None:
-    """Remove what was kept for DataFrames that have gone since."""
+    """Close abandoned joins, and remove results that no DataFrame can read any more."""
     while _abandoned:
         files = _abandoned.pop()
         cancel(files.spark, files.query)
@@ -107,7 +107,7 @@ def sweep() -> None:
 
 
 def _watch() -> None:
-    """Look from time to time, as long as there are files of any run."""
+    """Start the thread that calls `sweep` from time to time while there are files of any join."""
     global _thread
     with _changed:
         if _thread is None and not _leaving:
@@ -128,7 +128,8 @@ def _look() -> None:
 
 @atexit.register
 def _leave() -> None:
-    """Results end with the process. Before Java does, which this was loaded after."""
+    """Remove all results when the process ends. This runs before Java is ended, whose own handler
+    was registered earlier."""
     global _leaving
     with _changed:
         _leaving = True

@@ -1,4 +1,4 @@
-"""The two tables of a run, cut into waves, whichever way their rows come."""
+"""The two tables of a join, cut into waves, whether our tasks or Spark's read them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from watersmeet.store.exchange import Sections
 
 
 class Input(Protocol):
-    """One side. `tasks` of a wave are still to be scanned; `staged` files are there already."""
+    """One side: for each wave the scan tasks that read it, or the files that Spark has staged."""
 
     rows: int
 
@@ -34,7 +34,7 @@ class Input(Protocol):
 
 
 class PlainInput:
-    """A table over plain files: row groups, in random order."""
+    """A table of plain Parquet files, whose row groups are read in a given order."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class PlainInput:
 
 
 class StagedInput:
-    """Any other DataFrame: Spark has computed it once, and its rows lie in the storage."""
+    """Any other DataFrame: Spark has computed it once, and its rows are files in the storage."""
 
     def __init__(self, files: Sequence[Sections], ends: Sequence[float], seed: int) -> None:
         self.rows = sum(file.rows for file in files)
@@ -88,7 +88,7 @@ class StagedInput:
 
 
 class Inputs:
-    """Both sides of a run, wave by wave."""
+    """Both sides of a join, wave by wave."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class Inputs:
         ends: Sequence[float],
         seed: int,
     ) -> None:
-        """`staged` are the files of the sides that are no plain scan."""
+        """`staged` are the files of the sides that Spark has computed."""
         self._spark = spark
         self._plan = plan
         self._plain = {
@@ -109,7 +109,7 @@ class Inputs:
             if isinstance(relation, PlainScan)
         }
         self.key_order: str | None = None
-        """The key column by whose order parts are read; None if they are in a random one."""
+        """The key column by whose order row groups are read; None if their order is random."""
         self._orders = self._ordered(seed)
         self.sides: list[Input] = [
             PlainInput(
@@ -126,7 +126,7 @@ class Inputs:
         self.waves = len(ends)
 
     def scan(self, wave: int) -> tuple[list[Sections], list[Sections]]:
-        """Bring a wave's rows into the storage; the files of both sides, in a fixed order."""
+        """Bring a wave's rows into the storage; returns both sides' files in a fixed order."""
         tasks = [task for side in self.sides for task in side.tasks(wave)]
         plan, plain = self._plan, self._plain
         records = run_tasks(

@@ -1,9 +1,9 @@
-"""Join tasks: one instance of the operator takes in what a wave brought it.
+"""Join tasks: they push the rows of a wave to the operator of one instance.
 
-An operator that was kept in the worker goes on from the wave before. Otherwise it is built again
-from the storage, by pushing the same blocks in the same order: operators decide by what they are
-given and by nothing else, so it comes out as it was, and what it finds on the way has been
-delivered before.
+If the worker has kept the operator of the wave before, that one goes on. Otherwise it is built
+again by pushing the same batches from the storage in the same order. Operators decide only by what
+they are given, so its state is the same as before; its results on the way are dropped, since they
+have been delivered before.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FLUSHES_TOLD = 8
 
 @dataclass(frozen=True)
 class Arrivals:
-    """What one wave brings to one instance. `rows_out`: what it gave, once that is known."""
+    """The files of one wave for one instance. `rows_out`: how many results it had, once known."""
 
     files: tuple[tuple[Sections, ...], tuple[Sections, ...]]
     rows_out: int | None = None
@@ -42,10 +42,10 @@ class Arrivals:
 class JoinTask:
     instance: int
     waves: tuple[Arrivals, ...]
-    """All so far; the last of them is to be done."""
+    """All waves so far, of which the last one is to be joined."""
     last: bool
     most_bytes: int | None = None
-    """Give up once the result is larger: it is then better delivered in parts."""
+    """Stop when the result is larger than this: it is then better delivered in several waves."""
 
     @property
     def number(self) -> int:
@@ -53,7 +53,7 @@ class JoinTask:
 
 
 class Instance:
-    """An operator with the memory and the place on disk that are its own."""
+    """An operator with its memory account and its spill directory."""
 
     def __init__(self, plan: Plan) -> None:
         self._claim = SpillClaim(plan.spill_dir)
@@ -64,7 +64,7 @@ class Instance:
             plan.join,
             memory=self.memory,
             spill=self._claim.area,
-            clock=lambda: 0.0,  # Built again later, it must decide the same.
+            clock=lambda: 0.0,  # It must decide the same when it is built again later.
         )
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class Instance:
 
 
 class Bundle:
-    """Instances that are kept together, by their numbers."""
+    """Instances that one worker keeps between waves, by their numbers."""
 
     def __init__(self) -> None:
         self.instances: dict[int, Instance] = {}
@@ -84,7 +84,7 @@ class Bundle:
 
 
 def join_wave(tasks: Sequence[JoinTask], plan: Plan) -> list[Record]:
-    """Take in a wave in each of a bundle's instances; the files named hold the new result rows."""
+    """Join a wave in each instance of a bundle; the records name the files with the new results."""
     first, version = tasks[0], tasks[0].number
     before: Bundle = cache.take((plan.query, first.instance, version - 1)) or Bundle()
     after = Bundle()
@@ -156,7 +156,7 @@ def _replayed(task: JoinTask, plan: Plan) -> Instance:
 
 
 def _feed(operator: JoinOperator, wave: Arrivals, plan: Plan) -> Iterator[Matches]:
-    """Push a wave's blocks, the sides in turn."""
+    """Push a wave's batches, the sides in turn."""
     sides = [
         rebatched(
             plan.storage.read_sections(wave.files[side], plan.schemas[side]), plan.pushed_rows
@@ -178,7 +178,7 @@ def _finish(operator: JoinOperator) -> Iterator[Matches]:
 def arrivals(
     instance: int, files: Sequence[Sequence[Sections]], *, rows_out: int | None = None
 ) -> Arrivals:
-    """One wave's files as one instance sees them."""
+    """The sections of a wave's files that are for one instance."""
     left, right = (
         tuple(mine for file in side if (mine := file.of(instance)).sections) for side in files
     )

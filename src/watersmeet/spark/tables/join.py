@@ -1,4 +1,4 @@
-"""`wm.join`: everything that can be wrong with a join of two DataFrames, found at the call."""
+"""`wm.join`: checks a join of two DataFrames, so that errors are raised by the call."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def join(
         instances = parse_instances(instances)
     if spill_dir is not None:
         check_path(spill_dir, "spill_dir")
-    # What cannot be guessed is taken for small: it is counted before it is joined.
+    # A side whose size cannot be guessed counts as small; its rows are counted before the join.
     guessed = Sizes((estimated_rows(relations[0]) or 0, estimated_rows(relations[1]) or 0))
     sweep()
     run_storage = RunStorage.claim(storage, spark, query)

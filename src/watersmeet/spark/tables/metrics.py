@@ -1,4 +1,4 @@
-"""What a run did, wave by wave, as plain numbers."""
+"""Counters of a join on Spark, wave by wave."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from watersmeet.spark.jobs import Record
 class WaveMetrics:
     """One wave, over all its instances.
 
-    results: rows by the stage that found them (mm, md, dd, cleanup, unmatched). spilled: what
-    operators wrote to disk because memory was full. kept: instances that went on in their worker,
-    the others were built again. flushes: the latest decisions of what leaves memory, with reasons.
+    results: rows by the stage that found them (mm, md, dd, cleanup, unmatched). spilled: rows and
+    bytes that operators wrote to disk because memory was full. kept: instances whose worker had
+    kept their operator; the others were built again. flushes: the latest flushes, with reasons.
     """
 
     rows_read: tuple[int, int]

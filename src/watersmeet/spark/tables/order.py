@@ -1,8 +1,9 @@
-"""In which order are the parts of two tables read, so that early rows find their partners?
+"""In which order are the row groups of two tables read, so that early rows find their partners?
 
-In a random one, as a rule: a part f of each table then holds about f*f of the result. Where both
-tables are clustered on the key, as tables that were written in its order are, parts of the same
-keys are read together, and a part f holds about f of the result.
+In random order, as a rule: a fraction f of each table then has about f*f of the result. If both
+tables are clustered on the key, as tables that were written in its order are, row groups of the
+same keys are read together, and a fraction f of each has about f of the result. Row groups are
+called parts here.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from watersmeet.policies.order import random_order
 Range = tuple[int, int]
 Orders = tuple[list[int], list[int]]
 
-# A table counts as clustered if its parts together cover its keys at most so many times. Parts of
-# a table in random order cover them as often as there are parts.
+# A table counts as clustered if the ranges of its parts, added up, are at most this many times as
+# long as the range of all keys. In a table in random order they are as many times as long as there
+# are parts.
 _MOST_COVER = 2.0
 _FEWEST_PARTS = 4
 
@@ -24,9 +26,10 @@ _FEWEST_PARTS = 4
 def order_by_key(
     left: Sequence[Range | None], right: Sequence[Range | None], *, seed: int
 ) -> Orders | None:
-    """Orders in which parts with the same keys have about the same place; None if there are none.
+    """Orders of both tables in which parts with the same keys come at about the same time; None if
+    a table is not clustered.
 
-    Stretches of keys are put into a random order, and both tables follow it.
+    Ranges of keys are put into a random order, and both tables are read in that order of ranges.
 
     >>> order_by_key([(0, 9), (10, 19), (20, 29), (30, 39)], [(20, 39), (0, 4), (5, 9), (10, 19)],
     ...              seed=1)
@@ -36,7 +39,8 @@ def order_by_key(
     complete = [len(known) == len(side) for known, side in zip(sides, (left, right), strict=True)]
     if not all(complete) or not all(map(_is_clustered, sides)):
         return None
-    # The larger parts make the stretches, so that they are read beside all that belongs to them.
+    # The ranges are those of the table with fewer, larger parts, so that a part of it is read
+    # together with all parts of the other table that have its keys.
     starts = sorted(least for least, _ in min(sides, key=len))
     place = random_order(len(starts), seed=seed)
 

@@ -1,4 +1,4 @@
-"""What the tasks of one run need to know: the question, the memory, the storage, the routes."""
+"""What the tasks of one join need to know: the question, memory, storage and routing."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ from watersmeet.store.exchange import ExchangeDir
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.table import row_bytes
 
-# Beyond this many, a scan task's blocks for one instance become too small to be worth reading.
+# With more instances, the sections that a scan task writes for each would be too small.
 _MOST_INSTANCES = 256
-# Rows of a string or a list are counted with so many bytes more, until a row has been seen.
+# Bytes that a string or a list is taken to have before a row has been seen.
 _VARIABLE_BYTES = 24
 _BLOCK_BYTES = 2 * 2**20
 # Join tasks over 75 M rows took 6.8 s with instances of this size and 11.1 s with one for each of
 # two tasks; presumably because a smaller index stays in the processor's cache.
 _ROWS_IN_CACHE = 2_000_000
 _LEAST_MEMORY = 16 * 2**20
-# Enough that the cost of a push does not show.
+# With this many rows, the cost of a push hardly matters.
 _PUSHED_ROWS = 16_384
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One run as its tasks see it. Sent with every job, so it holds values only."""
+    """One join, as its tasks need to know it. It is pickled and sent with every job."""
 
     query: str
     question: Question
     schemas: tuple[pa.Schema, pa.Schema]
     memory: int
-    """Bytes for one task."""
+    """Bytes that one task may use."""
     instances: int
     asked_instances: int | None
-    """How many the user wants, whatever the size of the tables."""
+    """How many the user asked for, whatever the size of the tables; None if not."""
     keeps_operators: bool
-    """Whether operators stay in their workers between waves: all of them fit side by side.
+    """Whether workers keep operators between waves, because all of them fit in memory.
 
-    Otherwise one at a time has a task's whole memory, and is built again in the next wave.
+    Otherwise a task has one operator at a time, with all of its memory, and builds it again in the
+    next wave.
     """
     slots: TaskSlots
     storage: ExchangeDir
@@ -61,7 +62,7 @@ class Plan:
 
     @property
     def bundles(self) -> list[range]:
-        """Which instances are joined by one task after the other, and kept together."""
+        """The instances that one task joins one after the other, and that one worker keeps."""
         size = ceil(self.instances / self.slots.tasks) if self.keeps_operators else 1
         return [
             range(start, min(start + size, self.instances))
@@ -70,25 +71,26 @@ class Plan:
 
     @property
     def operator_memory(self) -> int:
-        """Bytes for one operator."""
+        """Bytes that one operator may use."""
         return self.memory // len(self.bundles[0])
 
     @property
     def block_rows(self) -> int:
-        """Rows that a scan task partitions at a time, and holds in a few copies."""
+        """How many rows a scan task divides among instances at a time; it has a few copies of
+        them."""
         width = max(_row_bytes(schema) for schema in self.schemas)
-        # The more instances, the larger: each takes a part of a block, and pushes it at once.
+        # More if there are more instances, because the rows of each are written as one section.
         most = min(self.memory // 6, _BLOCK_BYTES * max(self.instances // 4, 1))
         return max(most // width, 1024)
 
     @property
     def pushed_rows(self) -> int:
-        """Rows that an operator is given at a time, where its blocks are smaller."""
+        """How many rows are pushed to an operator at a time, if sections are smaller."""
         width = max(_row_bytes(schema) for schema in self.schemas)
         return min(max(self.memory // 64 // width, 1), _PUSHED_ROWS)
 
     def fitted(self, sizes: Sizes) -> Plan:
-        """The same for tables of these sizes, as many instances as they need."""
+        """The plan for tables of these sizes, with as many instances as they need."""
         parts = _times_too_large(self.join, sizes, memory=self.memory, slots=self.slots)
         instances = self.asked_instances or instances_for(
             sizes.rows, parts, memory=self.memory, slots=self.slots
@@ -96,7 +98,7 @@ class Plan:
         return replace(self, instances=instances, keeps_operators=parts == 1)
 
     def __getstate__(self) -> dict[str, object]:
-        # What can be made again from the rest is large, and some of it cannot travel.
+        # Without what can be computed from the rest: it is large, and some of it cannot be pickled.
         return {name: value for name, value in vars(self).items() if name not in _DERIVED}
 
 
@@ -105,14 +107,14 @@ _DERIVED = ("join", "router")
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large both tables are: rows, and bytes as far as they have been counted."""
+    """How large both tables are: rows, and bytes if they have been counted."""
 
     rows: tuple[int, int]
     nbytes: tuple[int, int] = (0, 0)
 
 
 def bytes_of(schemas: tuple[pa.Schema, pa.Schema], sizes: Sizes) -> int:
-    """About what the columns of both tables take; texts that nobody has seen count little."""
+    """About how many bytes both tables have; texts count little before they have been read."""
     return sum(
         max(sizes.rows[side] * _payload_bytes(schemas[side]), sizes.nbytes[side]) for side in Side
     )
@@ -128,14 +130,15 @@ def _times_too_large(join: JoinSchema, sizes: Sizes, *, memory: int, slots: Task
 
 
 def instances_for(rows: tuple[int, int], parts: int, *, memory: int, slots: TaskSlots) -> int:
-    """So many that one of them fits in a task's memory, and its index in the processor's cache.
+    """As many instances that one of them fits a task's memory, and its index the processor's cache.
 
-    `parts` is how many times the memory they need. At least one for each task at a time, and that
-    times a power of two: what was divided among more can then be taken for divided among fewer.
+    `parts` is how many times the memory of all tasks the rows need. The number is that of tasks at
+    a time, times a power of two, so that rows that were divided among more instances are divided
+    among fewer, too (`staging._merged`).
     """
     each = max(parts, ceil(sum(rows) / (_ROWS_IN_CACHE * slots.tasks)))
     most = max(_MOST_INSTANCES // slots.tasks, 1)
-    if parts == 1:  # They share a task's memory.
+    if parts == 1:  # The instances of a task have a part of its memory each.
         most = min(most, max(memory // _LEAST_MEMORY, 1))
     power = 1 << (each - 1).bit_length()
     return slots.tasks * (power if power <= most else 1 << (most.bit_length() - 1))

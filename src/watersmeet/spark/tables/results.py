@@ -1,4 +1,4 @@
-"""Rows of a result between the task that finds them and the Spark that reads them."""
+"""Files of result rows, which join tasks write and Spark reads."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from pyspark.sql.types import StructType
 from watersmeet.spark.columns import plain, with_metadata
 from watersmeet.spark.tables.plan import Plan
 
-# A row group is gathered in memory before it is written.
+# Bytes of a row group, which is in memory before it is written.
 _GROUP_BYTES = 16 * 2**20
 
 
 class ResultWriter:
     """Writes Parquet files that Spark reads by itself, without Python in between.
 
-    They are read once or twice and then removed, so nothing is compressed, sorted out or counted.
+    They are read once or twice and then removed, so they have no compression, dictionaries or
+    statistics.
     """
 
     def __init__(self, plan: Plan, stem: str) -> None:
@@ -80,11 +81,11 @@ class ResultWriter:
 def read_results(
     spark: SparkSession, plan: Plan, files: Sequence[str], *, columns: StructType
 ) -> DataFrame:
-    """The rows of these files, as a DataFrame that has these columns."""
+    """A DataFrame of the rows of these files, with these columns."""
     schema = plain(columns)
     if files:
-        # A session may be told to pass over files that are missing or damaged. Not over these:
-        # rows would be missing without a word.
+        # A session may be set to ignore files that are missing or damaged. Here that would lose
+        # rows without an error.
         reader = spark.read.options(ignoreMissingFiles=False, ignoreCorruptFiles=False)
         rows = reader.schema(schema).parquet(*map(plan.storage.path_of, files))
     else:

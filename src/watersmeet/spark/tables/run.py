@@ -1,4 +1,4 @@
-"""Joins of two finite DataFrames: result rows wave by wave, and the exact whole in the end."""
+"""A join of two finite DataFrames: results wave by wave, which are exact in the end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Scanned = tuple[list[Sections], list[Sections]]
 
 @dataclass(frozen=True)
 class WaveProgress:
-    """How far a run has come after a wave."""
+    """How far a join has come after a wave."""
 
     wave: int
     waves: int
@@ -45,7 +45,7 @@ class WaveProgress:
 
     @property
     def fraction(self) -> float:
-        """The part of all pairs of rows that has been looked at."""
+        """The fraction of all pairs of rows of which both rows have been read."""
         shares = [
             read / total if total else 1.0
             for read, total in zip(self.rows_read, self.rows_total, strict=True)
@@ -62,7 +62,7 @@ class WaveProgress:
 
 @dataclass(frozen=True)
 class Wave:
-    """New rows of the result. `rows` may be used any number of times, also after the run."""
+    """New rows of the result. `rows` may be used any number of times, also after the join."""
 
     rows: DataFrame
     progress: WaveProgress
@@ -91,9 +91,9 @@ class JoinRun:
     a wave is computed once, however often it is iterated over. While a wave is being used, the rows
     of the next are read. Small tables come in a single wave.
 
-    Closing the run removes its files, but for results that a DataFrame can still read: those go
-    with the last of them. Nothing more can be asked of a closed run but what it knows: `metrics`,
-    `explain`. Anything else raises RunClosed.
+    Closing the run removes its files, but for results that a DataFrame can still read: those are
+    removed when there is no such DataFrame any more. A closed run still has `metrics` and
+    `explain`; anything else raises RunClosed.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class JoinRun:
         self._files = files
         self._advice = [str(advice) for advice in check_session(spark)]
         self.metrics = RunMetrics()
-        # Not the results, if a DataFrame that came from here is still in use.
+        # Does not remove results that a DataFrame can still read.
         self._abandoned = weakref.finalize(self, files.abandon)
         self._abandoned.atexit = False
 
@@ -168,7 +168,7 @@ class JoinRun:
         target.write(self.to_df())
 
     def explain(self) -> str:
-        """What runs and why, which way the rows come, and how far it is, for a person to read."""
+        """What runs and why, how rows are read, and how far it has come, for a person to read."""
         return explain(
             self._relations,
             self._plan,
@@ -220,7 +220,7 @@ class JoinRun:
         while self._inputs is None or len(self._done) < len(self._ends):
             try:
                 if not self._stopped:
-                    # Nobody waits for early rows, and a single wave is the least work.
+                    # No early rows are asked for, and a single wave is the least work.
                     self._advance(whole=True)
             except Exception:
                 self._check_open()
@@ -233,7 +233,7 @@ class JoinRun:
                 )
 
     def _advance(self, *, whole: bool) -> None:
-        """Compute the next wave; the first is all of it if only the `whole` is asked for."""
+        """Compute the next wave; if only the `whole` result is asked for, there is only one."""
         if self._started is None:
             self._started = time.monotonic()
         number = len(self._done)
@@ -263,7 +263,7 @@ class JoinRun:
         done.progress = self._progress(joined, inputs)
 
     def _open(self, *, whole: bool) -> Inputs:
-        """Count the rows that only Spark knows, then decide on instances and waves."""
+        """Let Spark compute and count the sides that need it; then choose instances and waves."""
         files = staged(self._relations, self._plan)
         sizes = sizes_of(self._relations, files)
         self._plan, self._staged = divided(self._spark, files, sizes, plan=self._plan)
@@ -277,7 +277,7 @@ class JoinRun:
         return self._cut()
 
     def _open_again(self) -> None:
-        """Small tables with a large result: begin anew, with first rows that come early."""
+        """Begin anew in several waves, because small tables turned out to have a large result."""
         self._ends = shares(rebuilt=not self._plan.keeps_operators)
         self._most_bytes = None
         self._cut()

@@ -1,4 +1,4 @@
-"""Scan tasks: rows of a table, routed to instances, into the run's storage."""
+"""Scan tasks: they read rows of a table and write them to the storage, divided among instances."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from watersmeet.spark.tables.plan import Plan
 
 @dataclass(frozen=True)
 class ScanTask:
-    """Some splits of one side, written to one file."""
+    """Some splits of one side, which a task reads and writes to one file."""
 
     side: Side
     wave: int
@@ -25,7 +25,7 @@ class ScanTask:
 
 
 def scan(task: ScanTask, plan: Plan, relations: dict[Side, PlainScan]) -> Record:
-    """Read some splits of a plain scan and write them, partitioned."""
+    """Read some splits of a plain scan, and write their rows divided among instances."""
     relation = relations[task.side]
     rows = chain.from_iterable(
         relation.read(split, batch_rows=plan.block_rows) for split in task.splits
@@ -35,11 +35,11 @@ def scan(task: ScanTask, plan: Plan, relations: dict[Side, PlainScan]) -> Record
 
 
 def stage(batches: Iterator[pa.RecordBatch], side: Side, plan: Plan) -> Iterator[Record]:
-    """Write the rows of one partition of any DataFrame, each block to a file: waves are made of
+    """Write the rows of one partition of any DataFrame, in several files, because waves consist of
     whole files."""
     stem = f"{side.name.lower()}-staged"
     schema = plan.schemas[side]
-    # Spark sends some 10,000 rows at a time.
+    # Spark's batches have only some 10,000 rows.
     for block in rebatched((batch.cast(schema) for batch in batches), plan.block_rows):
         yield plan.storage.write_sections(stem, routed(iter([block]), side, plan)).describe()
 
@@ -47,7 +47,7 @@ def stage(batches: Iterator[pa.RecordBatch], side: Side, plan: Plan) -> Iterator
 def routed(
     batches: Iterator[pa.RecordBatch], side: Side, plan: Plan
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Each batch in pieces of one instance, with its number."""
+    """The rows of each batch that are for one instance, with its number."""
     for batch in batches:
         order, offsets = plan.router.group(side, batch)
         grouped = batch.take(pa.array(order))

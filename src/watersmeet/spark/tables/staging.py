@@ -1,8 +1,8 @@
-"""Sides that Spark has to compute: their rows, once, into the storage, and counted.
+"""Lets Spark compute a side that is no plain scan, and writes its rows to the storage once.
 
-How large such a side is, nobody knows before. It is divided among as many instances as a guess asks
-for, and once it has been counted, among as many as it needs: fewer by taking some for one, more by
-dividing its files again.
+How large such a side is, is not known before. First its rows are divided among as many instances as
+a guess says. When they have been counted, they are divided among as many as they need: among fewer
+by counting several instances as one, among more by dividing the files again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def staged(relations: tuple[Relation, Relation], plan: Plan) -> dict[Side, list[
 
 
 def sizes_of(relations: tuple[Relation, Relation], files: Staged) -> Sizes:
-    """All rows of the files that are staged, and at most so many of those that are read later."""
+    """The sizes of both sides: exact for staged files; for plain scans, rows before filters."""
     rows, nbytes = [], []
     for side in Side:
         relation = relations[side]
@@ -58,10 +58,10 @@ def sizes_of(relations: tuple[Relation, Relation], files: Staged) -> Sizes:
 def divided(
     spark: SparkSession, files: Staged, sizes: Sizes, *, plan: Plan
 ) -> tuple[Plan, dict[Side, list[Sections]]]:
-    """The plan for tables of these sizes, and the files of `plan` as it wants them."""
+    """The plan for tables of these sizes, and the files divided among its instances."""
     fitted = plan.fitted(sizes)
     if fitted.instances > plan.instances and fitted.keeps_operators:
-        # They fit as they are, and would at best be joined a little faster.
+        # The rows fit as they are divided; with more instances the join would be little faster.
         fitted = replace(fitted, instances=plan.instances)
     if fitted.instances <= plan.instances:
         taken = {side: [_merged(file, fitted.instances) for file in files[side]] for side in files}
@@ -70,7 +70,7 @@ def divided(
 
 
 def _merged(file: Sections, instances: int) -> Sections:
-    """Divided among fewer: `hash mod 16 mod 4` is `hash mod 4`."""
+    """The file divided among fewer instances: `hash mod 16 mod 4` is `hash mod 4`."""
     sections = (
         section._replace(instance=section.instance % instances) for section in file.sections
     )

@@ -1,4 +1,4 @@
-"""Where a whole result is to be written, and what Spark has against it."""
+"""Where a whole result is to be written, and whether Spark can write it there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from watersmeet.spark.computing import words
 
 _NEW_ONLY = ("error", "errorifexists", "default")
 _MODES = (*_NEW_ONLY, "append", "overwrite", "ignore")
-# Formats of which a path is a directory. What it is to others, only they know.
+# Formats for which a path is a directory of files. For others it may be anything.
 _OF_FILES = ("parquet", "orc", "csv", "json", "text", "xml", "avro")
 
 
@@ -45,7 +45,7 @@ class Target:
         return cls(str(os.fspath(path)), format, mode.lower())
 
     def check(self, spark: SparkSession) -> None:
-        """Refuse, before anything is joined, what Spark would refuse after it."""
+        """Raise an error before the join where Spark would raise one after it."""
         if not _is_known(self.format, spark):
             raise InvalidArgument(
                 f"format={self.format!r} is unknown to this Spark.",
@@ -79,7 +79,7 @@ def _is_known(format: str, spark: SparkSession) -> bool:
             format, state.conf()
         )
     except (PySparkException, Py4JJavaError):
-        # One that is written in Python is registered with the session.
+        # A format that is written in Python is registered with the session.
         return bool(state.dataSourceManager().dataSourceExists(format))
     return True
 

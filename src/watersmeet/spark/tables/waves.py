@@ -1,28 +1,28 @@
-"""In which order the rows of a table are read, and how many of them in each wave."""
+"""How many rows of a table are read in each wave, and by which task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-# After a wave the part of the result that can be known is the product of the parts read of both
-# sides. A first wave of a 40th costs little more than starting Spark's jobs; each later one
-# reads six times as many rows, so that their number stays small however large the tables are.
+# With a fraction f of both sides read, about f*f of the result is known. A first wave of a 40th
+# takes little longer than starting Spark's jobs; each later one reads six times as many rows, so
+# that there are few waves.
 FIRST_SHARE = 1 / 40
 GROWTH = 6.0
 LAST_SHARE = 0.28
-"""The last wave is smaller than growth would make it: most results come with the last rows."""
+"""The last wave is smaller than six times the one before: most results come with the last rows."""
 _SHARES_REBUILT = (0.05, 0.4, 1.0)
 WHOLE = [1.0]
-# Four waves take most of a second whatever they read: eight jobs. Tables of so many bytes together
-# are joined in about one second by two tasks, as one wave, and nobody is served by parts of that.
+# Four waves are eight jobs, which take most of a second even without rows. Two tasks join tables of
+# this many bytes together in about a second as one wave, so several waves would only be slower.
 SMALL_BYTES = 32 * 2**20
 
 
 def shares(*, rebuilt: bool = False) -> list[float]:
-    """How much of each table has been read after each wave; the last is 1.
+    """The fraction of each table that has been read after each wave; the last is 1.
 
-    Where operators are `rebuilt` for every wave, all that was read before is read again, so there
+    If operators are `rebuilt` for every wave, all rows of the waves before are read again, so there
     are fewer waves.
 
     >>> [round(share, 2) for share in shares()]
@@ -53,7 +53,7 @@ class Piece:
 
 
 def cut(parts: Sequence[int], ends: Sequence[float], *, order: Sequence[int]) -> list[list[Piece]]:
-    """The pieces of each wave, from parts of so many rows, which are read in this order.
+    """The pieces of each wave; `parts` are the rows of each row group, which are read in `order`.
 
     A part is cut only where a wave ends: to read its second half, the first half has to be
     decoded again and skipped.
@@ -84,7 +84,7 @@ Piece(number=0, start=0, stop=10)]]
 
 
 def shared_out(pieces: Sequence[Piece], *, among: int) -> list[list[Piece]]:
-    """The pieces in at most so many heaps of about equally many rows.
+    """The pieces divided among at most `among` tasks, with about as many rows for each.
 
     >>> [[piece.rows for piece in heap] for heap in shared_out(
     ...     [Piece(0, 0, 9), Piece(1, 0, 4), Piece(2, 0, 6)], among=2)]
