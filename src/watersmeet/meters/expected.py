@@ -64,8 +64,8 @@ class ExpectedResults:
         self.dd[partition] = max(self.dd[partition] - reported, 0.0)
 
     def purged(self, side: Side, partition: int, rows: int) -> None:
-        """Only so many rows are left on disk. When they were flushed is not known any more: they
-        count as having been there for ever."""
+        """Rows on disk were purged, and `rows` are left. It is not known when those were flushed,
+        so they count as flushed before any row that is in memory came."""
         self.on_disk[side, partition] = rows
         self._flush_stamps[side][partition] = []
         self._flushed_rows[side][partition] = [rows]

@@ -29,7 +29,7 @@ class Published(Protocol):
     def name(self) -> str: ...
     @property
     def words(self) -> str:
-        """What it is and does, for whoever asks what runs."""
+        """What it does, in words for `explain`."""
         ...
 
     @property

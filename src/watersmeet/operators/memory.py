@@ -167,8 +167,8 @@ class MemoryPart:
         )
 
     def reserve_rows(self, rows: Sequence[int]) -> None:
-        """Make tables for so many rows of each side, whatever the capacity; no row is lost, because
-        there is none yet."""
+        """Make new tables for `rows` rows of each side, whatever the capacity. The old tables must
+        be empty."""
         self.tables = tuple(self._new_table(side, rows[side]) for side in Side)
 
     def _new_table(self, side: Side, rows: int = 0) -> Table:

@@ -1,4 +1,4 @@
-"""Where in an algorithm a result was found."""
+"""The stages of an algorithm, in which results are found."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Stage(StrEnum):
-    """The stages of RPJ (Figure 3), whose words other mechanisms use too."""
+    """The stages of RPJ (Figure 3). Other mechanisms use the same names."""
 
     MM = "mm"
     MD = "md"

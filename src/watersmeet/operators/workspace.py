@@ -25,7 +25,7 @@ from watersmeet.store.spill import SpillArea
 _SMALLEST_BLOCK = 4096
 
 MakeRoom = Callable[[int], Iterator[Matches]]
-"""Makes at least so many bytes of rows leave memory, or so many rows if rows are counted."""
+"""Makes at least this many bytes of rows leave memory, or this many rows if rows are counted."""
 
 
 class Workspace(ABC):
@@ -44,7 +44,7 @@ class Workspace(ABC):
         tuning: Tuning,
         blocks: int,
     ) -> None:
-        """`blocks` are so many as are loaded at a time."""
+        """`blocks` is how many spilled blocks the mechanism loads at a time."""
         self.schema = schema
         self.tuning = tuning
         self.account = account
@@ -67,8 +67,8 @@ class Workspace(ABC):
         been spilled; 0 if there are no such rows."""
 
     def let_go(self, side: Side, codes: Codes, stamps: Stamps) -> Mask | None:
-        """Which rows that were once in memory have been dropped, or may be, although younger ones
-        of their partition are there; None for none of them."""
+        """Which of these rows, read from a segment, have been dropped from memory or may be,
+        although older rows of their partition are still there; None if there are none."""
         return None
 
     # ---- rows that arrive -----------------------------------------------------------------------

@@ -21,8 +21,8 @@ from watersmeet.rows.leaves import Mask
 LAST_CODE = 2**64 - 1
 
 Ranges = NDArray[np.uint64]
-"""By [number, 0 or 1] first and last codes, both included. Where nothing else is said they are
-disjoint and rise."""
+"""An array of ranges, each with its first and its last code, both included. Unless it says
+otherwise, ranges are disjoint and ascending."""
 
 _NONE: Ranges = np.empty((0, 2), np.uint64)
 _ONE = np.uint64(1)
@@ -38,12 +38,12 @@ class Promise:
 
     @classmethod
     def between(cls, predicate: int, first: int, last: int) -> Promise:
-        """About the codes from `first` to `last`, both included."""
+        """A promise about the codes from `first` to `last`, both included."""
         return cls(predicate, np.array([[first, last]], np.uint64))
 
     @classmethod
     def of_codes(cls, predicate: int, codes: Codes) -> Promise:
-        """About each of these codes: punctuations of single keys, as many as have come."""
+        """A promise about each of these codes."""
         return cls(predicate, np.column_stack([codes, codes]))
 
 
@@ -90,7 +90,7 @@ class Promises:
         return inside | empty
 
     def touch(self, input: int, predicate: int, first: Codes, last: Codes) -> Mask:
-        """In which of these ranges of codes some have been promised."""
+        """Which of these ranges have a code in them that was promised not to come any more."""
         ranges = self.of(input, predicate)
         if not len(ranges):
             return np.zeros(len(first), np.bool_)
@@ -103,7 +103,7 @@ class Promises:
         return self.cover(input, predicate, codes, codes)
 
     def forget(self, input: int, predicate: int, ranges: Ranges) -> None:
-        """Take promises back, as far as they are about these codes."""
+        """Remove these codes from what was promised."""
         left = subtract(self.of(input, predicate), ranges)
         if len(left):
             self._ranges[input, predicate] = left
@@ -128,7 +128,7 @@ class Promises:
 
 
 def unite(ranges: Ranges) -> Ranges:
-    """The codes of ranges in any order, as few ranges as can be.
+    """The same codes in as few ranges as possible; `ranges` may overlap and be in any order.
 
     >>> unite(np.array([[7, 9], [1, 4], [5, 5], [2, 3]], np.uint64)).tolist()
     [[1, 5], [7, 9]]
@@ -137,7 +137,7 @@ def unite(ranges: Ranges) -> Ranges:
         return _NONE
     ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
     first, reached = ranges[:, 0], np.maximum.accumulate(ranges[:, 1])
-    # Subtracted only where it is positive: codes have no sign.
+    # Compared first, because codes have no sign: a negative difference would be a large one.
     apart = first[1:] > reached[:-1]
     apart &= first[1:] - reached[:-1] > _ONE
     starts = np.concatenate([[True], apart])
@@ -146,7 +146,7 @@ def unite(ranges: Ranges) -> Ranges:
 
 
 def intersect(some: Ranges, others: Ranges) -> Ranges:
-    """The codes that are in both.
+    """The codes that are in both sets of ranges.
 
     >>> some, others = np.array([[1, 5], [7, 9]], np.uint64), np.array([[4, 7]], np.uint64)
     >>> intersect(some, others).tolist()
@@ -167,7 +167,7 @@ def intersect(some: Ranges, others: Ranges) -> Ranges:
 
 
 def subtract(some: Ranges, others: Ranges) -> Ranges:
-    """The codes of some that are not in others.
+    """The codes that are in `some` and not in `others`.
 
     >>> some, others = np.array([[1, 5], [7, 9]], np.uint64), np.array([[4, 7]], np.uint64)
     >>> subtract(some, others).tolist()
@@ -175,7 +175,7 @@ def subtract(some: Ranges, others: Ranges) -> Ranges:
     """
     if not len(others):
         return some
-    # Between two of the others, before the first and after the last of them.
+    # All codes that are not in `others`: before the first range, between two, after the last.
     first = np.concatenate([[np.uint64(0)], others[:, 1] + _ONE])
     last = np.concatenate([others[:, 0] - _ONE, [np.uint64(LAST_CODE)]])
     there = np.ones(len(first), np.bool_)

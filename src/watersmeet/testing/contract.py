@@ -182,8 +182,8 @@ def _rounds(key_of: Key) -> Iterator[Step]:
 
 
 def _passing_keys() -> Iterator[Step]:
-    """New keys in every turn. The sides promise those of the turn before, one early and one late;
-    some find no partner, and some come after the other side's promise about them."""
+    """New keys in every turn, which both sides promise, one before the other's last rows of the
+    turn and one after. Some rows find no partner, and some come after the other side's promise."""
     for turn in range(2 * _ROUNDS):
         keys = tuple(range(3 * turn, 3 * turn + _ROWS))
         early, late = Side(turn % 2), Side((turn + 1) % 2)

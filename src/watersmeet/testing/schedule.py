@@ -44,9 +44,9 @@ class Push:
 
 @dataclass(frozen=True)
 class Punctuate:
-    """It is promised that no more rows of these keys come from an input. The player keeps the
-    promise: it leaves them out of later pushes. Of joins on more than one key it promises nothing,
-    since other rows may have the same code under one of the predicates."""
+    """A promise that no more rows of these keys come from an input. The player keeps it: it leaves
+    such rows out of later pushes. In joins with several predicates it promises nothing, since other
+    rows may have the same code under one of them."""
 
     side: int
     keys: tuple[int, ...]

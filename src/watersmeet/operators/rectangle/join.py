@@ -98,8 +98,8 @@ class RectangleJoin:
         workspace.progress.numbers[side] = self.metrics.rows_in[side]
 
     def punctuate(self, input: int, promise: Promise) -> Iterator[Matches]:
-        """Promises are ignored: what is known of who has met whom is by position, and estimates
-        count on every row being there until the end."""
+        """Ignore promises: covers know who has met whom by the numbers of rows, and estimates need
+        all rows until the end."""
         yield from ()
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:

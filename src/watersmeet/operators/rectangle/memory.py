@@ -79,7 +79,8 @@ class SlottedTable(Table):
         return grouped
 
     def first_of_each(self, *, after: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """The same of rows from `after` on."""
+        """The numbers of the oldest row, from `after` on, of each partition that has any, and these
+        partitions."""
         one = np.minimum(self.by_partition - self.in_partitions(after), 1)
         return self.grouped(one, after=after), np.flatnonzero(one)
 

@@ -25,8 +25,8 @@ from watersmeet.store.spill import IoKind, SpillArea
 
 # How many blocks are copied or joined together, because few rows take nearly as long as many.
 _TOGETHER = 4
-# So many and their copy, end to end, are in the share for copies; the other one is for the table
-# that they meet.
+# A block is this fraction of the share for loaded blocks, which the table takes with which they are
+# joined. `_TOGETHER` blocks and one copy of them fit the share for copies.
 _LOADED_BLOCKS = 10
 
 
