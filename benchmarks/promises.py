@@ -64,10 +64,8 @@ class Passing:
         self._emitted = dict.fromkeys(("pairs", "left", "right", "sum"), 0)
         self._schema = JoinSchema.resolve(_SCHEMAS[0], _SCHEMAS[1], "k", "full")
         (directory / "spill").mkdir(parents=True)
-        place = StateDirectory.parse(directory / "state")
-        place.create()
-        self._state: InstanceState = place.instance(0)
-        self._files: set[str] = set()
+        self._place = StateDirectory.parse(directory / "state")
+        self._place.create()
         self._join = make_operator("rpj", self._schema, **self._resources())
 
     def run(self, looks: Sequence[int], *, longest: float = LONGEST_SECONDS) -> None:
@@ -123,21 +121,25 @@ class Passing:
             self._sizes.append(self._weigh())
 
     def _save(self) -> None:
-        self._state.begin(self._batch)
-        manifest = self._join.save(self._state)
-        self._state.commit(self._batch, manifest)
-        files = set(manifest["files"])
-        self._state.clean(self._batch, files | self._files)
-        self._files = files
+        """As the host does, with a new view of the state for each batch."""
+        state, before = self._place.instance(0), dict[str, Any]()
+        if self._batch:
+            before = state.read(self._batch - 1) or {}
+            state.verify(before)
+        state.begin(self._batch)
+        operator = self._join.save(state)
+        files = {name: list(state.files[name]) for name in operator["files"]}
+        state.commit(self._batch, {"operator": operator, "files": files})
+        state.clean(self._batch, {*files, *before.get("files", ())})
         if self._batch % MOVES == MOVES - 1:
             self._join.close()
-            self._join = self._restored()
+            self._join = self._restored(state)
 
-    def _restored(self) -> JoinOperator:
-        manifest = self._state.read(self._batch)
+    def _restored(self, state: InstanceState) -> JoinOperator:
+        manifest = state.read(self._batch)
         assert manifest is not None
         return restore_operator(
-            "rpj", self._schema, area=self._state, manifest=manifest, **self._resources()
+            "rpj", self._schema, area=state, manifest=manifest["operator"], **self._resources()
         )
 
     def _take(self, found: Iterator[Matches]) -> None:
@@ -152,7 +154,7 @@ class Passing:
     def _weigh(self) -> tuple[int, int, int]:
         """Bytes of the manifest, number of files, and all bytes in them."""
         sizes = [path.stat().st_size for path in self.directory.rglob("*") if path.is_file()]
-        manifest = Path(str(self._state)) / f"{self._batch - 1:08}.json"
+        manifest = Path(str(self._place.instance(0))) / f"{self._batch - 1:08}.json"
         return manifest.stat().st_size, len(sizes), sum(sizes)
 
     def _look(self) -> None:
