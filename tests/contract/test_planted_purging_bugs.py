@@ -29,13 +29,13 @@ BUGS = {
     # ---- saved and restored ----
     "a purged row rises again when a join is restored": Bug(
         "rpj",
-        (ProgressiveWorkspace, "let_go"),
+        (ProgressiveWorkspace, "was_dropped"),
         "gone |= early",
         "pass",
     ),
     "the tombstone counts for rows that came later": Bug(
         "rpj",
-        (ProgressiveWorkspace, "let_go"),
+        (ProgressiveWorkspace, "was_dropped"),
         "stamps < self.purged[side][self.memory.partition_of(codes)]",
         "stamps >= 0",
     ),
@@ -109,7 +109,7 @@ BUGS = {
     ),
     "rows on disk go without a word": Bug(
         "rpj",
-        (Purging, "_without_those_to_go"),
+        (Purging, "_rewritten"),
         "yield from self._workspace.emitter.unmatched(side, piece.source, index, piece.ats)",
         "yield from ()",
     ),

@@ -67,7 +67,8 @@ class SavedRows:
     Rows get rising stamps as they come and leave memory oldest first in each partition, but for
     those that are pinned. So a row that was written to a segment is in memory still exactly if its
     stamp is not below that of its partition's oldest row, or is below that of the pinned ones.
-    Rows that the mechanism has let go before their time (`Workspace.let_go`) are no more.
+    Rows that the mechanism has dropped before older ones left (`Workspace.was_dropped`) are left
+    out, too.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -167,7 +168,7 @@ class SavedRows:
             piece = read(number)
             here = piece.ats >= oldest[workspace.memory.partition_of(piece.codes)]
             here |= piece.ats < pinned
-            if (gone := workspace.let_go(side, piece.codes, piece.ats)) is not None:
+            if (gone := workspace.was_dropped(side, piece.codes, piece.ats)) is not None:
                 here &= ~gone
             if not here.all():
                 piece = piece.take(np.flatnonzero(here))

@@ -66,7 +66,7 @@ class Workspace(ABC):
         """For each side, the stamp below which rows are in memory as well, although newer rows have
         been spilled; 0 if there are no such rows."""
 
-    def let_go(self, side: Side, codes: Codes, stamps: Stamps) -> Mask | None:
+    def was_dropped(self, side: Side, codes: Codes, stamps: Stamps) -> Mask | None:
         """Which of these rows, read from a segment, have been dropped from memory or may be,
         although older rows of their partition are still there; None if there are none."""
         return None

@@ -11,10 +11,10 @@ _FEWEST_BYTES = 1024
 
 
 class Marks:
-    """Bits that outer, semi and anti joins need as long as their rows are there, on disk too.
+    """Bits that outer, semi and anti joins need of every row in memory and on disk.
 
-    There is a bit for every stamp from `base` on. Rows that came before are gone: they count as
-    marked, and cannot be marked.
+    There is a bit for every stamp from `base` on. Rows with an earlier stamp have been dropped:
+    they count as marked, and cannot be marked.
     """
 
     def __init__(self) -> None:
@@ -34,14 +34,14 @@ class Marks:
             self._move(0, size)
 
     def forget(self, oldest: int) -> None:
-        """No row that came before this stamp is there any more."""
+        """Give up the bits of rows that came before this stamp: all of them have been dropped."""
         if oldest <= self.base:
             return
         gone, rest = divmod(oldest - self.base, 8)
         if not self.bits[gone + 1 :].any() and not (self.bits[gone : gone + 1] >> rest).any():
-            self.bits = np.zeros(_FEWEST_BYTES, np.uint8)  # nobody who is there has a mark
+            self.bits = np.zeros(_FEWEST_BYTES, np.uint8)  # no row from `oldest` on has a mark
             self.base = oldest
-        elif gone >= self.bits.size // 2:  # what is left is copied: only if more goes than stays
+        elif gone >= self.bits.size // 2:  # copying the others costs less than it frees
             self._move(gone, max(self.bits.size - gone, _FEWEST_BYTES))
             self.base += 8 * gone
 
@@ -77,11 +77,11 @@ class Marks:
         return marks
 
     def _places(self, stamps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the bits of these stamps are. Kernels do not look whether there is one."""
+        """Which bits belong to these stamps. Kernels would write outside of the array."""
         if not self.base or not stamps.size:
             return stamps
         places = stamps - self.base
-        assert places.min() >= 0, "a row that was taken for gone is marked"
+        assert places.min() >= 0, "a row is marked that counts as dropped"
         return places
 
     def _move(self, first: int, size: int) -> None:

@@ -98,7 +98,8 @@ class ArrivalStage:
         return keep
 
     def drop_complete_rows(self, side: Side) -> Iterator[Matches]:
-        """Forget rows whose every possible partner is in memory, once no more of those come."""
+        """Drop rows that have met all their partners, after the other side has ended: those of
+        partitions of which the other side has no runs."""
         if not self._joins_on_arrival:
             return
         workspace, table = self._workspace, self._memory.tables[side]
@@ -119,8 +120,8 @@ class ArrivalStage:
         workspace.report_memory()
 
     def drop_decided_rows(self) -> None:
-        """Forget rows of semi and anti joins that have found a partner since they came, when they
-        are many: each time, those that stay are linked anew."""
+        """Drop left rows of semi and anti joins that have found a partner since they came, when
+        they are more than half of the table: to drop some, all others are linked again."""
         for side, table in zip(Side, self._memory.tables, strict=True):
             keep = self._workspace.emitter.undecided(side, table.stamps)
             if keep is not None and 2 * np.count_nonzero(keep) < len(table):

@@ -1,29 +1,29 @@
-"""Rows that may go before the end: what promises and first partners let a join forget.
+"""Dropping rows before the end: those that can be part of no result any more.
 
-A row may go when nothing can follow from it any more: all rows that match it and are there have met
-it, and no more will come. `end` promises the latter for a whole input, `punctuate` for ranges of
-codes. Nothing comes twice and nothing is lost, for three reasons:
+A row can be dropped when all its partners that are there have met it and no more will come.
+`end` promises the latter for a whole input, `punctuate` for ranges of codes. Each result is
+reported exactly once for three reasons:
 
-* **A row goes only when it owes nothing.** A row in memory has met all of the other side's memory.
-  What it may owe is pairs with the other side's disk, and it owes none once an md-task has joined
-  them after it came, and none to runs that left memory while it was there. Both stay true for ever,
-  so there is a stamp for each side and partition, `purged`, that only rises: rows that came before
-  it owe nothing. A run goes, or is written again without some of its rows, when the history says
-  that it has met all runs and all of memory on the other side.
-* **It goes in the call in which it is reported.** An outer or anti join reports a row without a
-  partner when it drops it, and a row that is neither in memory nor in a run is not there for the
-  clean-up to report again.
-* **It does not rise again.** Runs are replaced by runs without the row. A segment of saved rows is
-  not; there the promise is the tombstone: at every moment no row is in memory that came before
-  `purged` of its partition and whose partners were promised away. So of a segment's rows exactly
-  these are left out when it is read (`ProgressiveWorkspace.let_go`), and rows that came later,
-  although the promise speaks of them too, are kept.
+* **A row is dropped only when it owes nothing.** A row in memory has met all of the other side's
+  memory. It may owe pairs with the other side's runs: not with runs that left memory after the row
+  came, and not with runs that an md-task has read since then. Both stay true for ever. So for each
+  side and partition there is a stamp, `purged`, that only rises: rows that came before it owe
+  nothing. A row on disk is dropped when the history says that its run has met all runs of the
+  other side and all of its memory.
+* **A row without a partner is reported in the call that drops it**, by outer and anti joins. After
+  that it is neither in memory nor in a run, where the clean-up would find it again.
+* **A dropped row does not come back when a join is restored.** Runs are replaced by runs without
+  the row. The segments in which rows of memory were saved still have it, so promises are
+  saved too: at any moment no row is in memory that came before `purged` of its partition and whose
+  partners were promised not to come. Exactly these rows are left out when a segment is read
+  (`ProgressiveWorkspace.was_dropped`). Rows that came later stay, although the promise is about
+  their partners too: they may owe something.
 
-A row that comes after the promise about its partners goes as soon as it has met what is there: at
-once, or if something of its partition is on disk, when that has been settled.
+A row that comes after the promise about its partners is dropped as soon as it has met the rows
+that are there: at once or, if its partition has runs of the other side, when those have been read.
 
-Where equal codes are not equal keys, a promise is not accepted: nothing is let go, which is always
-right. Who breaks a promise is counted, and joined with what is there.
+Promises are ignored where equal codes need not be equal keys: the result is right without them.
+Rows that break a promise are counted, and joined with the rows that are there.
 """
 
 from __future__ import annotations
@@ -47,24 +47,24 @@ from watersmeet.rows.promises import Promise, Promises, Ranges, intersect
 from watersmeet.store.runs import Piece, RunWriter, SpilledRun
 from watersmeet.store.spill import IoKind
 
-# Promises about both sides that may gather before they are forgotten, for which all rows in memory
-# are saved anew.
+# How many ranges both sides must have promised before these promises are forgotten. To forget them
+# costs a save of all rows in memory.
 _MANY_SPENT = 256
 
 
 class Purging:
-    """Lets go of rows in memory at once, and of rows on disk now and then."""
+    """Accepts promises, and drops rows: those in memory at once, those on disk now and then."""
 
     def __init__(self, workspace: ProgressiveWorkspace) -> None:
         self._workspace = workspace
         self._read_after = 0
-        """How many rows had come when the runs were last read for rows that may go."""
+        """How many rows had come when the runs were last read to find rows to drop."""
         self.spent: Ranges | None = None
-        """Codes of which nothing is there and nothing will come: about them no promise is needed,
-        once all that is saved of memory has been saved anew."""
+        """Codes that no row has and none will have. Promises about them are forgotten by the next
+        save, which saves all rows in memory anew."""
 
     def accept(self, side: Side, promise: Promise) -> Iterator[Matches]:
-        """Let go of what is in memory and waits for nothing else than what was promised away."""
+        """Remember a promise about rows of `side`, and drop rows of the other side in memory."""
         workspace = self._workspace
         if not 0 <= promise.predicate < len(workspace.schema.predicates):
             raise InvalidArgument(
@@ -77,13 +77,14 @@ class Purging:
             yield from self._sweep_side(side.other, since=0)
 
     def sweep(self) -> Iterator[Matches]:
-        """Let go of rows in memory that owed something when they came and owe nothing now."""
+        """Drop rows in memory that owed something when their partners were promised not to come,
+        and owe nothing now."""
         for side in Side:
             if self._workspace.is_promised(side.other):
                 yield from self._sweep_side(side, since=int(self._workspace.purged[side].min()))
 
     def _sweep_side(self, side: Side, *, since: int) -> Iterator[Matches]:
-        """Among the rows that came at the stamp `since` or later."""
+        """Drop what can be dropped of the rows that came at the stamp `since` or later."""
         workspace = self._workspace
         table, purged = workspace.memory.tables[side], workspace.purged[side]
         np.maximum(purged, self._owing_nothing(side), out=purged)
@@ -105,7 +106,7 @@ class Purging:
         workspace.report_memory()
 
     def _owing_nothing(self, side: Side) -> NDArray[np.int64]:
-        """By partition a stamp, such that rows in memory that came before it owe nothing."""
+        """For each partition a stamp: rows in memory that came before it owe nothing."""
         workspace = self._workspace
         if not workspace.algorithm.joins_on_arrival:  # memory may owe memory, or come to owe it
             return np.zeros(workspace.tuning.partitions, np.int64)
@@ -123,19 +124,19 @@ class Purging:
 
     @property
     def is_due(self) -> bool:
-        """Whether so many rows have come that it is worth to read what is on disk. A promise does
-        not say how many rows there it is about."""
+        """Whether so many rows have come since the runs were last read that they should be read
+        again. A promise does not tell how many rows on disk it is about."""
         workspace = self._workspace
         rows = int(workspace.expected.on_disk.sum())
-        if not workspace.algorithm.joins_on_arrival:  # then memory is written out, and read
+        if not workspace.algorithm.joins_on_arrival:  # then memory is flushed, and read as runs
             rows += int(workspace.memory.rows.sum())
         came = sum(workspace.metrics.rows_in) - self._read_after
         some_may_go = workspace.promises or any(map(workspace.emitter.decides, Side))
         return bool(some_may_go and rows and came >= workspace.tuning.purge_share * rows)
 
     def purge_runs(self) -> Iterator[Matches]:
-        """Let go of what is on disk. No task may be under way there. Of runs that owe something
-        only those rows go that are decided."""
+        """Write runs again without the rows that can be dropped. No task may be under way. From a
+        run that owes something only rows that are decided are dropped."""
         workspace = self._workspace
         self._read_after = sum(workspace.metrics.rows_in)
         for side in Side:
@@ -151,10 +152,10 @@ class Purging:
         kept: list[SpilledRun] = []
         for number, run in enumerate(disk.runs[side]):
             owes = debt is not None and bool(debt.of(side)[number])
-            if not self._has_some_to_go(side, run, owes=owes):
+            if not self._has_droppable(side, run, owes=owes):
                 kept.append(run)
                 continue
-            live = yield from self._without_those_to_go(side, run, output, owes=owes)
+            live = yield from self._rewritten(side, run, output, owes=owes)
             if live is not None:
                 kept.append(live)
             workspace.metrics.rows_purged += run.rows - (live.rows if live else 0)
@@ -164,41 +165,41 @@ class Purging:
             workspace.disk.changed(p)
             workspace.expected.purged(side, p, sum(run.rows for run in kept))
 
-    def _has_some_to_go(self, side: Side, run: SpilledRun, *, owes: bool) -> bool:
+    def _has_droppable(self, side: Side, run: SpilledRun, *, owes: bool) -> bool:
         decides = self._workspace.emitter.decides(side)
-        if (owes and not decides) or self._goes_whole(side, run, owes=owes):
+        if (owes and not decides) or self._is_droppable_unread(side, run, owes=owes):
             return not owes
         blocks = np.arange(run.block_count)
         if not decides:
             blocks = blocks[self._workspace.promises.touch(side.other, 0, *self._reach(side, run))]
-        read = run.open(IoKind.SCAN)
-        return any(self._to_go(side, read(number), owes=owes).any() for number in blocks.tolist())
+        pieces = map(run.open(IoKind.SCAN), blocks.tolist())
+        return any(self._droppable(side, piece, owes=owes).any() for piece in pieces)
 
-    def _goes_whole(self, side: Side, run: SpilledRun, *, owes: bool) -> bool:
-        """Whether a run can be dropped unread: no row of it is a result for want of a partner."""
+    def _is_droppable_unread(self, side: Side, run: SpilledRun, *, owes: bool) -> bool:
+        """Whether all rows of a run can be dropped and none of them must be reported."""
         if owes or self._workspace.schema.how.keeps_unmatched(side):
             return False
         promises = self._workspace.promises
         return bool(promises.cover(side.other, 0, *self._reach(side, run)).all())
 
     def _reach(self, side: Side, run: SpilledRun) -> tuple[Codes, Codes]:
-        """Where the partners of each block's rows are."""
+        """For each block, the first and the last code that partners of its rows can have."""
         predicate = self._workspace.schema.predicates[0]
         first = np.array([block.first_code for block in run.blocks], np.uint64)
         last = np.array([block.last_code for block in run.blocks], np.uint64)
         return predicate.reach(side, first)[0], predicate.reach(side, last)[1]
 
-    def _without_those_to_go(
+    def _rewritten(
         self, side: Side, run: SpilledRun, output: _Output, *, owes: bool
     ) -> Generator[Matches, None, SpilledRun | None]:
-        """Write a run again; None if all of it may go."""
-        if self._goes_whole(side, run, owes=owes):
+        """Write a run again, and report dropped rows without a partner; None if no row is left."""
+        if self._is_droppable_unread(side, run, owes=owes):
             return None
         read = run.open(IoKind.MERGE_READ)
         stamps: list[Stamps] = []
         for number in range(run.block_count):
             piece = read(number)
-            gone = self._to_go(side, piece, owes=owes)
+            gone = self._droppable(side, piece, owes=owes)
             index = np.flatnonzero(gone)
             yield from self._workspace.emitter.unmatched(side, piece.source, index, piece.ats)
             piece = piece.take(np.flatnonzero(~gone))
@@ -210,7 +211,7 @@ class Purging:
         came = np.concatenate(stamps)
         return output.cut(run, arrived=(int(came.min()), int(came.max())))
 
-    def _to_go(self, side: Side, piece: Piece, *, owes: bool) -> Mask:
+    def _droppable(self, side: Side, piece: Piece, *, owes: bool) -> Mask:
         emitter = self._workspace.emitter
         gone = np.zeros(len(piece), np.bool_)
         if emitter.decides(side):
@@ -220,8 +221,8 @@ class Purging:
     # ---- promises that have done their work -----------------------------------------------------
 
     def find_spent(self) -> None:
-        """See about which codes nothing more comes from either side and nothing is there. To be
-        asked when all that may go has gone."""
+        """Find codes that both sides have promised and that no row has. To be called when all
+        rows that can be dropped have been dropped."""
         workspace = self._workspace
         both = intersect(*(workspace.promises.of(side, 0) for side in Side))
         if len(both) < _MANY_SPENT:
@@ -232,7 +233,7 @@ class Purging:
         self.spent = both
 
     def forget_spent(self) -> None:
-        """All that is saved of memory is being saved anew."""
+        """Forget promises about `spent` codes: all rows in memory have been saved anew."""
         if self.spent is not None:
             for side in Side:
                 self._workspace.promises.forget(side, 0, self.spent)
@@ -252,7 +253,7 @@ class Purging:
 
 
 class _Output:
-    """A file for the runs of one side that are written again, if there are any."""
+    """A file for the runs of one side that are written again; it is made with the first of them."""
 
     def __init__(self, workspace: ProgressiveWorkspace, side: Side) -> None:
         self._workspace = workspace
@@ -267,7 +268,7 @@ class _Output:
         return RunWriter(workspace.spill, schema, IoKind.MERGE_WRITE, block_rows=rows)
 
     def cut(self, run: SpilledRun, *, arrived: tuple[int, int]) -> SpilledRun:
-        """What was written since the last cut, in the place of a run."""
+        """End a run that takes the place of this one."""
         self._runs += 1
         return self.writer.cut(run.departed, arrived=arrived, generation=run.generation)
 

@@ -68,8 +68,8 @@ class ProgressiveWorkspace(Workspace):
         """When the last row came, by [side, partition]."""
         self.promises = Promises()
         self.purged = np.zeros((2, partitions), np.int64)
-        """By [side, partition]: of the rows that came before this stamp none is in memory whose
-        partners were promised away."""
+        """By [side, partition] a stamp: no row is in memory that came before it and whose partners
+        were promised not to come."""
         self.stamp = 1
         self._costs = tuning.costs
 
@@ -86,10 +86,10 @@ class ProgressiveWorkspace(Workspace):
         """No row stays in memory while younger ones of its partition leave."""
         return [0, 0]
 
-    def let_go(self, side: Side, codes: Codes, stamps: Stamps) -> Mask | None:
-        """Rows that are decided need not come back: dropped or not, nothing follows from them. Of
-        those that promises are about exactly the ones that were dropped must not
-        (operators/progressive/purging.py)."""
+    def was_dropped(self, side: Side, codes: Codes, stamps: Stamps) -> Mask | None:
+        """Rows that are decided count as dropped, whether they were or not: they are part of no
+        result to come. Of rows whose partners were promised not to come, exactly those count that
+        were dropped (operators/progressive/purging.py)."""
         keep = self.emitter.undecided(side, stamps)
         gone = np.zeros(len(stamps), np.bool_) if keep is None else ~keep
         if self.is_promised(side.other):
@@ -99,11 +99,11 @@ class ProgressiveWorkspace(Workspace):
         return gone
 
     def is_promised(self, side: Side) -> bool:
-        """Whether anything has been promised about rows of a side that are to come."""
+        """Whether there is a promise about rows of a side."""
         return len(self.promises.of(side, 0)) > 0
 
     def count_broken_promises(self, side: Side, codes: Codes) -> None:
-        """Count rows that come although it was promised that they would not."""
+        """Count rows that have come although it was promised that they would not."""
         if self.is_promised(side):
             broken = self.promises.broken_by(side, 0, codes)
             self.metrics.broken_promises += int(np.count_nonzero(broken))
@@ -114,7 +114,7 @@ class ProgressiveWorkspace(Workspace):
         return self.promises.cover(side.other, 0, first, last)
 
     def forget_marks(self) -> None:
-        """Give back the marks of rows that came before all that are there."""
+        """Forget the marks of rows that came before the oldest row in memory or on disk."""
         if not any(self.emitter.marked):
             return
         oldest = self.stamp
