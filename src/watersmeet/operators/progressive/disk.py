@@ -31,7 +31,8 @@ class DiskPartition:
 
 
 class SpilledPartitions:
-    """All partitions, with the sizes that Et is reckoned from."""
+    """All partitions, with counts of their runs and pages, from which the expected time of a task
+    (Et, RPJ 5.3) is computed."""
 
     def __init__(self, partitions: int, *, page_rows: int, fan_in: int) -> None:
         self.partitions = [DiskPartition() for _ in range(partitions)]

@@ -71,9 +71,10 @@ def run_batch(plan: StreamPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 
 
 def _check_again(task: Task, done: Manifest, state: InstanceState) -> None:
-    """A second call for one partition, in one attempt, is really for another partition.
+    """Refuse a second call with the same partition and the same attempt at a task: Spark has
+    computed two partitions in one.
 
-    It is given up for good: the next attempt would not see that, if this one brings no rows.
+    The state is refused from then on. The next attempt may bring no rows, and would not notice.
     """
     if done["attempt"] == task.attempt:
         state.give_up()
@@ -159,8 +160,8 @@ class BatchRun:
         manifest = self._state.read(batch - 1) if batch - 1 in versions else None
         if manifest is None:
             raise missing(self._task, self._state)
-        # A sink that reads a part of each batch may never come to an instance that was left out.
-        # So everyone looks after the next.
+        # A sink that reads only a part of each batch leaves instances out, and an instance that is
+        # left out cannot say so. So each instance checks that the next has the version, too.
         next_one = self._plan.state.instance((self._task.instance + 1) % self._plan.instances)
         if not next_one.has(batch - 1):
             raise missing(self._task, next_one)
