@@ -9,7 +9,7 @@ from typing import Any
 from watersmeet.model import Side
 from watersmeet.operators.progressive.debt import next_task
 from watersmeet.operators.progressive.reporting import report
-from watersmeet.operators.progressive.tasks import DdTask, MdTask
+from watersmeet.operators.progressive.tasks import DdTask, DiskTask, MdTask
 from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
 from watersmeet.operators.stage import Stage
 from watersmeet.policies.react import Task, TaskKind
@@ -21,7 +21,7 @@ class Running:
     """A task that has begun: at which stamp, and what it was expected to report then."""
 
     choice: Task
-    task: MdTask | DdTask
+    task: DiskTask
     began: int
     owed: float
 

@@ -48,6 +48,14 @@ class DiskTask(Protocol):
 
     def step(self, stamp: int) -> Step: ...
 
+    def save(self) -> dict[str, Any]:
+        """How far it has come, as JSON values."""
+        ...
+
+    def abandon(self) -> None:
+        """Remove the files that it was writing."""
+        ...
+
 
 class MdTask:
     """R_mem_i[j] x the disk runs of the other side (RPJ 5.1).
