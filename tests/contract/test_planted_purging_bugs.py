@@ -128,12 +128,12 @@ BUGS = {
 }
 
 
-def run_the_model(name: str, directory: Path) -> None:
+def run_the_model(name: str, directory: Path, *, examples: int = 100) -> None:
     for how in (JoinType.FULL, JoinType.ANTI, JoinType.INNER, JoinType.SEMI):
         for tuning in (FEW_ROWS, ALL_IN_MEMORY):
             case = Case((*passing(), End(Side.LEFT), End(Side.RIGHT)), how, 2**26)
             play_model(PublishedJoin(name, tuning, block_bytes=1), case, directory)
-        once = settings(max_examples=100, phases=[Phase.generate], report_multiple_bugs=False)
+        once = settings(max_examples=examples, phases=[Phase.generate], report_multiple_bugs=False)
         check_promises(name, how, directory, search=once)
 
 
@@ -149,5 +149,5 @@ def test_the_model_notices_nothing_where_nothing_is_wrong(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(purging, "_MANY_SPENT", 1)
-    for name in sorted({bug.algorithm for bug in BUGS.values()}):
-        run_the_model(name, tmp_path)
+    for name in ("rpj", "pmj"):
+        run_the_model(name, tmp_path, examples=5)

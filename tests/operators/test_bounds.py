@@ -90,7 +90,9 @@ def passing_by(turns: int, directory: Path, *, settles: bool) -> list[dict[str, 
     schema = JoinSchema.resolve(SCHEMAS[0], SCHEMAS[1], "key", "full")
     spill, area = SpillArea(directory), StateFolder(directory / "state")
     memory = MemoryAccount(2**20)
-    join = make_progressive("rpj", schema, memory=memory, spill=spill, tuning=SPILLING)
+    join = make_progressive(
+        "rpj", schema, memory=memory, spill=spill, clock=lambda: 0.0, tuning=SPILLING
+    )
     sizes, found, rows = [], Counter[tuple[int | None, int | None]](), [0, 0]
 
     def take(matches: Iterator[Matches]) -> None:
@@ -140,7 +142,7 @@ def passing_by(turns: int, directory: Path, *, settles: bool) -> list[dict[str, 
 @pytest.mark.parametrize("turns", [240, pytest.param(3000, marks=pytest.mark.slow)])
 def test_what_passes_by_leaves_nothing_behind(turns: int, settles: bool, tmp_path: Path) -> None:
     sizes = passing_by(turns, tmp_path, settles=settles)
-    early, late = sizes[40:120], sizes[-100:]
+    early, late = sizes[40:140], sizes[-100:]
     for name in early[0]:
         most = [max(each[name] for each in some) for some in (early, late)]
         assert most[1] <= 1.1 * most[0], f"{name}: {most}"
