@@ -48,7 +48,7 @@ from watersmeet.expressions.nodes import (
 )
 from watersmeet.expressions.numbers import Mask, Numbers, both, read
 from watersmeet.expressions.promotion import holds_all, is_number
-from watersmeet.expressions.truth import ARROW, Data, Truth, at_least, compare_floats, null_safe
+from watersmeet.expressions.truth import Data, Truth, at_least, compare_floats, compared, null_safe
 from watersmeet.model import Side
 
 _NUMPY = {
@@ -59,7 +59,7 @@ _NUMPY = {
     ">": operators.gt,
     ">=": operators.ge,
 }
-# Of whole numbers and floats, Arrow's values are Spark's.
+# Of whole numbers Arrow's values are Spark's.
 _IN_ARROW = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
 _HAS_TEXT = {
     "begin": pc.starts_with,
@@ -170,7 +170,9 @@ class Evaluation:
                 given = self._as_given(operand)
                 return None if given is None else given.cast(kind)
             case Arithmetic(operator, _, _, kind) if operator in _IN_ARROW:
-                return None if pt.is_decimal(kind) else self._computed(node)
+                # Floats are as fast in numpy, which need not pack the answer into bits.
+                whole = pt.is_integer(kind) or pt.is_temporal(kind)
+                return self._computed(node) if whole else None
             case _:
                 return None
 
@@ -198,8 +200,7 @@ class Evaluation:
         if kind == node.right.kind or not is_number(kind):
             left, right = self._as_given(node.left), self._as_given(node.right)
             if left is not None and right is not None:
-                compare = ARROW["float " + node.operator if pt.is_floating(kind) else node.operator]
-                return Truth.of(compare(left, right))
+                return Truth.of(compared(node.operator, left, right))
         return self._compare_numbers(node, active)
 
     def _compare_numbers(self, node: Compare, active: Active) -> Truth:

@@ -140,36 +140,43 @@ def _without_nan(data: Data) -> Data:
     return pc.if_else(pc.is_nan(data), pa.scalar(None, data.type), data)
 
 
-def _or_both_null(equal: Callable[[Data, Data], Data]) -> Callable[[Data, Data], Data]:
-    def compare(left: Data, right: Data) -> Data:
+def compared(sign: str, left: Data, right: Data) -> Data:
+    """Values of one type that Arrow has: true, false or null for each row."""
+    if sign == "<=>":
         both_null = pc.and_(pc.is_null(left), pc.is_null(right))
-        return pc.or_(both_null, pc.coalesce(equal(left, right), pa.scalar(False)))
+        equal = compared("=", left, right)
+        return pc.or_(both_null, pc.coalesce(equal, pa.scalar(False)))
+    if pt.is_floating(left.type) and (_has_nan(left) or _has_nan(right)):
+        return _WITH_NAN[sign](left, right)
+    return _PLAIN[sign](left, right)
 
-    return compare
+
+def _has_nan(data: Data) -> bool:
+    return bool(pc.any(pc.is_nan(data)).as_py())
 
 
-def _float_equal(left: Data, right: Data) -> Data:
+def _equal(left: Data, right: Data) -> Data:
     return pc.or_(pc.equal(left, right), pc.and_(pc.is_nan(left), pc.is_nan(right)))
 
 
-def _float_less(left: Data, right: Data) -> Data:
+def _less(left: Data, right: Data) -> Data:
     below_nan = pc.and_(pc.is_nan(right), pc.invert(pc.is_nan(left)))
     return pc.or_(pc.less(left, right), below_nan)
 
 
-ARROW: dict[str, Callable[[Data, Data], Data]] = {
+_PLAIN: dict[str, Callable[[Data, Data], Data]] = {
     "=": pc.equal,
-    "<=>": _or_both_null(pc.equal),
     "<>": pc.not_equal,
     "<": pc.less,
     "<=": pc.less_equal,
     ">": pc.greater,
     ">=": pc.greater_equal,
-    "float =": _float_equal,
-    "float <=>": _or_both_null(_float_equal),
-    "float <>": lambda left, right: pc.invert(_float_equal(left, right)),
-    "float <": _float_less,
-    "float <=": lambda left, right: pc.invert(_float_less(right, left)),
-    "float >": lambda left, right: _float_less(right, left),
-    "float >=": lambda left, right: pc.invert(_float_less(left, right)),
+}
+_WITH_NAN: dict[str, Callable[[Data, Data], Data]] = {
+    "=": _equal,
+    "<>": lambda left, right: pc.invert(_equal(left, right)),
+    "<": _less,
+    "<=": lambda left, right: pc.invert(_less(right, left)),
+    ">": lambda left, right: _less(right, left),
+    ">=": lambda left, right: pc.invert(_less(left, right)),
 }
