@@ -30,15 +30,15 @@ from benchmarks.situations import SITUATIONS
 from watersmeet.aggregates.allowance import Allowance
 from watersmeet.aggregates.ask.question import AggregateQuestion, ResolvedQuestion
 from watersmeet.aggregates.ask.settings import Settings
+from watersmeet.aggregates.block_reading import OneSide, Readings
 from watersmeet.aggregates.partials.totals import BlockTotals
-from watersmeet.aggregates.reading import Readings
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.aggregates.sampling.designs import RANGES, RIPPLE
 from watersmeet.aggregates.sampling.looks import Look
 from watersmeet.aggregates.sampling.plan import ReadPlan, Table
 from watersmeet.aggregates.sampling.planner import plan_reads
 from watersmeet.local.aggregate import _describe, aggregate
-from watersmeet.local.blocks import open_table
+from watersmeet.local.blocks import BlockTable, open_table
 from watersmeet.local.engine import ThreadEngine
 from watersmeet.model import Side
 
@@ -47,6 +47,12 @@ GOOD = 0.93
 # Fewer trusted cells than this share say nothing about how often they hold.
 FEW = 0.02
 MEMORY = 1 << 30
+
+
+def blocks_of(run: AggregateRun) -> OneSide:
+    reading = run._reading
+    assert isinstance(reading, OneSide)
+    return reading
 
 
 @dataclass(frozen=True)
@@ -109,6 +115,12 @@ class Replay:
     def close(self) -> None: ...
 
 
+def _opened(source: Any, side: Side) -> BlockTable:
+    table = open_table(source, side=side)
+    assert table is not None, "files and tables are read in blocks"
+    return table
+
+
 class Situation:
     """A question about files, with the totals of every block."""
 
@@ -119,8 +131,7 @@ class Situation:
             aggregates=asked.aggregates,
         )  # fmt: skip
         tables = tuple(
-            open_table(path, side=side, memory=MEMORY)
-            for path, side in zip((asked.left, asked.right), Side, strict=True)
+            _opened(path, side) for path, side in zip((asked.left, asked.right), Side, strict=True)
         )
         self.question = question.resolve((tables[0].schema, tables[1].schema))
         self.described: tuple[Table, Table] = _describe((tables[0], tables[1]), self.question)
@@ -164,7 +175,7 @@ def outcomes(name: str, situation: Situation, *, runs: int, first: int = 0) -> I
     counts: dict[tuple[str, int], list[Any]] = defaultdict(lambda: [0, 0, 0, 0, [], []])
     for seed in range(first, first + runs):
         with situation.run(seed) as run:
-            for number in range(len(run._reading.looks.stops) - 1):
+            for number in range(len(blocks_of(run).looks.stops) - 1):
                 look = run._advance(ahead=False)
                 _count(counts, look, truth, number + 1, kinds)
     for (kind, depth), (cells, trusted, held, every, widths, reasons) in sorted(counts.items()):
@@ -216,7 +227,7 @@ def _by_group(exact: Any) -> dict[Any, list[float]]:
 def check(situation: Situation, seed: int) -> None:
     """The replayed estimates are those of the real engine, to the last digit but rounding."""
     with situation.run(seed) as replayed, situation.real(seed) as real:
-        for _ in range(len(real._reading.looks.stops) - 1):
+        for _ in range(len(blocks_of(real).looks.stops) - 1):
             mine, theirs = replayed._advance(ahead=False), real._advance(ahead=False)
             order = {key: place for place, key in enumerate(_groups(mine))}
             places = [order[key] for key in _groups(theirs)]

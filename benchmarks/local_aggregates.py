@@ -16,6 +16,14 @@ import duckdb
 import watersmeet as wm
 from benchmarks.questions import QUESTIONS, Question
 from benchmarks.relations import Relations
+from watersmeet.aggregates.block_reading import OneSide
+from watersmeet.aggregates.run import AggregateRun
+
+
+def blocks_of(run: AggregateRun) -> OneSide:
+    reading = run._reading
+    assert isinstance(reading, OneSide)
+    return reading
 
 
 def main() -> None:
@@ -56,14 +64,14 @@ def _silent(question: Question, relations: Relations, *, seed: int) -> dict[str,
     """The same looks, read and joined and added up, but nothing estimated."""
     began, cpu = time.perf_counter(), time.process_time()
     with _asked(question, relations, seed) as run:
-        looks, last = run._reading.looks, False
+        looks, last = blocks_of(run).looks, False
         while not last:
-            look = looks.next(lambda: run._reading.plan.sampled)
-            found = run._reading.engine.totals(replace(look, last=True))
+            look = looks.next(lambda: blocks_of(run).plan.sampled)
+            found = blocks_of(run).engine.totals(replace(look, last=True))
             looks.taken(look)
-            run._reading.ledger.add(found, sampled=False)
+            blocks_of(run).ledger.add(found, sampled=False)
             last = look.last
-        run._reading.ledger.answer()
+        blocks_of(run).ledger.answer()
     return {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu}
 
 

@@ -15,6 +15,7 @@ import pytest
 from scipy.stats import binom  # type: ignore[import-untyped]
 
 import watersmeet as wm
+from tests.aggregates.readings import blocks_of
 from watersmeet.aggregates import allowance
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.aggregates.sampling import looks
@@ -54,7 +55,7 @@ class Way:
         if self.design is RIPPLE:
             asked["memory"] = "20kB"
         run = wm.local.aggregate(self.tables[0], self.tables[1], on="k", **{**asked, **options})
-        assert run._reading.plan.design is self.design
+        assert blocks_of(run).plan.design is self.design
         return run
 
 
@@ -273,7 +274,7 @@ def test_tables_of_an_estimate(folder: Path) -> None:
 def test_stop_from_another_thread_ends_an_iteration_that_waits() -> None:
     left = pa.table({"k": np.arange(20_000) % 500, "x": np.ones(20_000)})
     run = wm.local.aggregate(left, pa.table({"k": np.arange(500)}), on="k", total=wm.sum("x"))
-    engine: Any = run._reading.engine
+    engine: Any = blocks_of(run).engine
     reading, share = threading.Event(), engine._share
 
     def held_up(blocks: Any, summing: Any, *, sketched: bool) -> Any:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
+from tests.aggregates.readings import blocks_of
 from watersmeet.aggregates.answer.ledger import BlockLedger
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.errors import InvalidArgument
@@ -52,7 +53,7 @@ def test_intervals_get_narrower_and_hold_the_truth() -> None:
             held += int(((look.low[0] <= truth) & (truth <= look.high[0])).sum())
             shown += len(truth)
             # Where the blocks with the largest values have been read, nothing has to be set apart.
-            ledger = apart._reading.ledger
+            ledger = blocks_of(apart).ledger
             assert isinstance(ledger, BlockLedger)
             if ledger._certain is not None:
                 sets_apart += 1
@@ -68,7 +69,7 @@ def test_values_without_a_heavy_tail_are_left_together() -> None:
     left, right = tables(3)
     even = left.set_column(1, "x", pa.array(np.random.default_rng(0).random(ROWS)))
     with wm.local.aggregate(even, right, on="k", heavy_tails="take-all", t=wm.sum("x")) as run:
-        assert [run._reading.extremes() is None for _ in run] == [True] * len(run.history)
+        assert [blocks_of(run).extremes() is None for _ in run] == [True] * len(run.history)
 
 
 def test_an_unknown_way_with_tails_is_refused() -> None:

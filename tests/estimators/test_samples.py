@@ -325,6 +325,53 @@ def test_partitions_of_one_depth_are_the_pooled_formula(depth: tuple[int, int]) 
     np.testing.assert_allclose(pooled.floor, parts.floor, rtol=1e-9)
 
 
+@pytest.mark.parametrize("most", [50, 400])
+def test_sums_of_some_rows_stand_for_all(most: int) -> None:
+    """Totals are those of all rows, variances right on average: each draw keeps other rows.
+
+    Which rows are kept depends on their numbers alone, so other numbers are other draws.
+    """
+    join = Join(seed=12, rows=(900, 700), keys=40)
+    r, s, values = join.pairs(600, 500)
+    readings = Reading(600, 900, "left rows"), Reading(500, 700, "right rows")
+    group = (r % 2).astype(np.int64)
+    whole = PairSums(4)
+    whole.observe(r, s, group, values)
+    expected = row_totals(whole, readings)
+    covariances = []
+    for draw in range(60):
+        some = PairSums(4, most=most)
+        half = len(r) // 2
+        for part in (slice(half), slice(half, None)):
+            rows = (r[part] + 10_000 * draw, s[part] + 10_000 * draw)
+            some.observe(*rows, group[part], values[part])
+        found = row_totals(some, readings)
+        np.testing.assert_allclose(found.value, expected.value)
+        covariances.append(found.covariance[:, 0])
+    assert max(len(rows.entries()[0]) for rows in some._rows) <= most
+    spread = np.std(covariances, axis=0) / np.sqrt(len(covariances))
+    assert (np.abs(np.mean(covariances, axis=0) - expected.covariance[:, 0]) < 4 * spread).all()
+
+
+def test_thinned_sums_add_up() -> None:
+    join = Join(seed=13, rows=(900, 700), keys=40)
+    r, s, values = join.pairs(600, 500)
+    group = np.zeros(len(r), np.int64)
+    whole, few, many = (PairSums(4, most=most) for most in (60, 60, 300))
+    whole.observe(r, s, group, values)
+    half = r < 300
+    few.observe(r[half], s[half], group[half], values[half])
+    many.observe(r[~half], s[~half], group[~half], values[~half])
+    many += few
+    assert many._rows[0].share <= few._rows[0].share
+    readings = Reading(600, 900, "left rows"), Reading(500, 700, "right rows")
+    np.testing.assert_allclose(row_totals(many, readings).value, row_totals(whole, readings).value)
+    # A unit that is kept has all that was ever added to it.
+    kept = dict(zip(*many._rows[0].entries()[1:], strict=True))
+    for row, sums in list(kept.items())[:20]:
+        np.testing.assert_allclose(sums, values[r == row].sum(axis=0))
+
+
 def test_some_partitions_with_variance_of_their_own() -> None:
     """Ratio to rows over partitions, plus the partitions' own variances, by the book."""
     join = Join(seed=11)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from tests.aggregates.oracle import Answer, assert_same, by_group
 from tests.aggregates.questions import Question, questions
+from tests.aggregates.readings import blocks_of
 from tests.parquet.opens import count_opens
 from watersmeet.aggregates import allowance
 from watersmeet.aggregates.answer.estimate import Estimate
@@ -76,7 +77,7 @@ def check(question: Question, design: Design, *, seed: int = 0, same_hash: bool 
         left = written(question.left, Path(folder, "l.parquet"), design)
         right = written(question.right, Path(folder, "r.parquet"), design)
         with question.run(left, right, seed=seed, **options) as run:
-            note(f"{run._reading.plan.design}: {run._reading.plan.reason}")
+            note(f"{blocks_of(run).plan.design}: {blocks_of(run).plan.reason}")
             *earlier, last = run
         assert not any(estimate.exact for estimate in earlier)
         assert_same(answer(last), question.expected())
@@ -287,7 +288,7 @@ def test_the_same_seed_gives_the_same_estimates(tmp_path: Path, design: Design) 
             with wm.local.aggregate(
                 left, right, on="k", seed=seed, s=wm.sum("x * y"), **options
             ) as run:
-                assert run._reading.plan.design is design
+                assert blocks_of(run).plan.design is design
                 looked.append([estimate.cells.value.tolist() for estimate in run])
     assert len(looked[0]) > 2
     # Threads may add up in another order.
@@ -305,7 +306,7 @@ def test_ranges_of_times_in_different_units(tmp_path: Path, units: tuple[str, st
     with wm.local.aggregate(
         tmp_path / "l.parquet", tmp_path / "r.parquet", on="k", n=wm.count()
     ) as run:
-        assert run._reading.plan.design is RANGES
+        assert blocks_of(run).plan.design is RANGES
         assert run.exact().answer["n"].to_pylist() == [28 * 400]
 
 
@@ -341,5 +342,5 @@ def test_a_field_of_a_struct_is_not_the_key_of_the_same_name(tmp_path: Path) -> 
     with wm.local.aggregate(
         tmp_path / "l.parquet", tmp_path / "r.parquet", on="k", n=wm.count()
     ) as run:
-        assert run._reading.plan.design is RANGES
+        assert blocks_of(run).plan.design is RANGES
         assert run.exact().answer["n"].to_pylist() == [2000]

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
+from tests.aggregates.readings import blocks_of
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.aggregates.sampling.designs import RIPPLE
 from watersmeet.errors import (
@@ -171,7 +172,7 @@ def asked(folder: Path, **options: Any) -> AggregateRun:
 def run(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AggregateRun]:
     options = {"memory": "1MB"} if request.param == "ripple" else {}
     with asked(tmp_path, **options) as run:
-        assert str(run._reading.plan.design) == request.param
+        assert str(blocks_of(run).plan.design) == request.param
         yield run
 
 
@@ -214,18 +215,18 @@ def test_files_of_one_table_with_different_columns(tmp_path: Path, other: dict[s
         wm.local.aggregate(tmp_path / "l", RIGHT, on="k", n=wm.count())
 
 
-def test_what_can_only_be_read_once_must_fit_in_memory() -> None:
+def test_what_can_only_be_read_once_must_fit_in_memory_for_an_outer_join() -> None:
     rows = pa.record_batch({"k": np.arange(50_000), "a": np.arange(50_000)})
     batches = (batch for batch in [rows] * 3)
     with pytest.raises(InvalidArgument, match="does not fit in memory"):
-        wm.local.aggregate(batches, RIGHT, on="k", memory="1MB", n=wm.count())
+        wm.local.aggregate(batches, RIGHT, on="k", how="left", memory="1MB", n=wm.count())
 
 
 def test_nothing_is_left_in_the_spill_directory(tmp_path: Path) -> None:
     spill = tmp_path / "spill"
     spill.mkdir()
     with asked(tmp_path, memory="1MB", spill_dir=spill) as run:
-        assert run._reading.plan.design is RIPPLE
+        assert blocks_of(run).plan.design is RIPPLE
         assert not run.latest.exact
         assert list(spill.rglob("*.arrow"))
     assert list(spill.iterdir()) == []

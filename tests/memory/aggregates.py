@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import watersmeet as wm
+from tests.aggregates.readings import blocks_of
+from watersmeet.aggregates.run import AggregateRun
 from watersmeet.errors import MemoryTooSmall
+from watersmeet.local.streaming import StreamReading
 
 MILLION = 1_000_000
 
@@ -146,10 +150,21 @@ def ask(left: Any, right: Any, order: dict[str, Any], **options: Any) -> dict[st
                 "rows": sum(answer["n"].to_pylist()),
                 "groups": answer.num_rows,
                 "looks": looks,
-                "design": str(run._reading.plan.design),
+                "design": _design(run),
             }
     except MemoryTooSmall as error:
         return {"refused": str(error)}
+
+
+def _design(run: AggregateRun) -> str:
+    if isinstance(run._reading, StreamReading):
+        return "stream"
+    return str(blocks_of(run).plan.design)
+
+
+def streamed(path: Path) -> Iterator[pa.RecordBatch]:
+    """Rows of a file as something that can only be read once."""
+    yield from pq.ParquetFile(path, pre_buffer=False).iter_batches(10_000, use_threads=False)
 
 
 def main() -> None:
@@ -167,7 +182,8 @@ def main() -> None:
     print(json.dumps({"ready": True}), flush=True)
     sys.stdin.readline()
     paths = [folder / f"{side}.parquet" for side in ("left", "right")]
-    said = ask(paths[0], paths[1], order, memory=order["memory"], spill_dir=str(folder))
+    inputs: list[Any] = [streamed(path) for path in paths] if order.get("streams") else paths
+    said = ask(inputs[0], inputs[1], order, memory=order["memory"], spill_dir=str(folder))
     print(json.dumps(said), flush=True)
     sys.stdin.readline()
 

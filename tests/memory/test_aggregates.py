@@ -45,6 +45,24 @@ def test_an_aggregate_stays_within_its_memory(shape: str, tmp_path: Path) -> Non
     check(shape, tmp_path, memory=64 * MB, looks=False)
 
 
+@pytest.mark.parametrize("memory", [16 * MB, pytest.param(64 * MB, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "shape", ["some other side", pytest.param("large other side", marks=pytest.mark.slow)]
+)
+def test_inputs_that_are_read_once_stay_within_the_memory(
+    shape: str, memory: int, tmp_path: Path
+) -> None:
+    question = written(shape, tmp_path)
+    order = {"question": question, "memory": memory, "looks": True, "streams": True}
+    said, peak = measured(tmp_path, order)
+    assert said["rows"] == question["rows"]
+    assert said["looks"] > 3
+    if memory == 16 * MB:
+        assert said["design"] == "stream"
+    assert peak <= memory + ALLOWANCE
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("looks", [False, True])
 @pytest.mark.parametrize("memory", [16 * MB, 64 * MB, 256 * MB])

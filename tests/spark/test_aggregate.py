@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 
 import watersmeet as wm
 from tests.aggregates.oracle import assert_same, by_group
+from tests.aggregates.readings import blocks_of
 from tests.spark.workers import workers
 from watersmeet.aggregates import allowance
 from watersmeet.aggregates.ask.specification import Aggregate
@@ -145,7 +146,7 @@ def test_every_design_gives_sparks_answer(mixed: Frames, clustered: Frames, desi
     memory = "100kB" if design is RIPPLE else "1GB"
     asked: dict[str, Any] = {"group_by": group_by, "where": where, **ASKED}
     with wm.aggregate(frames[0], frames[1], on="id", memory=memory, **asked) as run:
-        assert run._reading.plan.design is design
+        assert blocks_of(run).plan.design is design
         looks = list(run)
         assert len(looks) > 1
         assert not looks[0].exact
@@ -212,7 +213,7 @@ def test_dataframes_that_are_no_plain_scan(
         frames[0], frames[1], on="id", group_by="o_kind", memory=memory, storage=storage, **COMMON
     ) as run:
         assert "row path" in " ".join(run.explain().split())
-        assert (run._reading.plan.design is RIPPLE) == (memory != "1GB")
+        assert (blocks_of(run).plan.design is RIPPLE) == (memory != "1GB")
         assert_equal(run, own, ["o_kind"])
         assert spark.conf.get("spark.sql.adaptive.enabled") == adaptive
     assert list(storage.iterdir()) == []
@@ -227,7 +228,7 @@ def test_rows_of_which_spark_knows_nothing(spark: SparkSession, how: str) -> Non
     )
     asked: dict[str, Any] = {"n": wm.count(), "s": wm.sum("a * b")}
     with wm.aggregate(frames[0], frames[1], on="id", how=how, **asked) as run:
-        assert run._reading.plan.design is COMPLETE
+        assert blocks_of(run).plan.design is COMPLETE
         assert_equal(run, sparks_own(frames, how=how, **asked))
 
 

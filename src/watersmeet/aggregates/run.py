@@ -16,8 +16,7 @@ from watersmeet.aggregates.answer.estimate import Estimate
 from watersmeet.aggregates.answer.outlook import Outlook, outlook, pace
 from watersmeet.aggregates.answer.score import ScoreCard
 from watersmeet.aggregates.ask.settings import Goal, Settings, share
-from watersmeet.aggregates.reading import AnyReading, Found
-from watersmeet.aggregates.sampling.looks import Look
+from watersmeet.aggregates.reading import Found, Look, Reading
 from watersmeet.errors import InvalidArgument, RunClosed, WatersmeetError
 
 
@@ -34,10 +33,10 @@ class AggregateRun:
 
     def __init__(
         self,
-        reading: AnyReading,
+        reading: Reading,
         *,
         settings: Settings,
-        instead: Callable[[], AnyReading | None] | None = None,
+        instead: Callable[[], Reading | None] | None = None,
     ) -> None:
         """`instead` is how to read if the side that should be kept does not fit after all."""
         self._reading = reading
@@ -298,7 +297,7 @@ class AggregateRun:
         del found
         estimate = self._reading.estimate(look, self.history, seconds=self._working)
         self.history.append(estimate)
-        if ahead and not look.last:
+        if ahead and not estimate.exact:
             self._look_ahead()
         return estimate
 

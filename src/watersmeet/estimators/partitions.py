@@ -34,11 +34,18 @@ class PartitionedSample:
     """
 
     def __init__(
-        self, *, partitions: int, rows: tuple[int | None, int | None], moments: int
+        self,
+        *,
+        partitions: int,
+        rows: tuple[int | None, int | None],
+        moments: int,
+        most: int | None = None,
     ) -> None:
+        """`most` bounds what is kept: so many sums of rows of each side and partition."""
         self.partitions = partitions
         self.rows = rows
         self.moments = moments
+        self._most = most
         self._pairs: dict[int, PairSums] = {}
         self._depths: dict[int, Depth] = {}
 
@@ -51,8 +58,20 @@ class PartitionedSample:
         groups: Integers,
         values: Floats,
     ) -> None:
-        pairs = self._pairs.setdefault(partition, PairSums(self.moments))
-        pairs.observe(left_numbers, right_numbers, groups, values)
+        self._of(partition).observe(left_numbers, right_numbers, groups, values)
+
+    def add(self, partition: int, pairs: PairSums) -> None:
+        """Pairs of a partition that have been added up before."""
+        self._of(partition).__iadd__(pairs)
+
+    def no_pairs(self) -> PairSums:
+        """Sums that `add` can take."""
+        return PairSums(self.moments, most=self._most)
+
+    def _of(self, partition: int) -> PairSums:
+        if partition not in self._pairs:
+            self._pairs[partition] = self.no_pairs()
+        return self._pairs[partition]
 
     def joined(
         self,
@@ -71,7 +90,7 @@ class PartitionedSample:
             left, right = own
             readings = Reading(*left, "left rows"), Reading(*right, "right rows")
         self._depths[partition] = Depth(read, readings)
-        self._pairs.setdefault(partition, PairSums(self.moments))
+        self._of(partition)
 
     def totals(self) -> Totals:
         groups = max((pairs.groups for pairs in self._pairs.values()), default=0)

@@ -24,10 +24,12 @@ class PairSums:
     They add up over hash partitions of the join key, because a row lives in one partition.
     """
 
-    def __init__(self, moments: int) -> None:
+    def __init__(self, moments: int, *, most: int | None = None) -> None:
+        """At `most` so many sums are kept of each side's rows, those of random ones if need be."""
         self.moments = moments
         self.groups = 0
-        self._rows = (KeyedSums(moments), KeyedSums(moments))
+        self._rows = (KeyedSums(moments, most=most), KeyedSums(moments, most=most))
+        self._totals = np.zeros((0, moments))
         self._squares = np.zeros((0, len(packed(moments, 2))))
 
     def observe(
@@ -37,19 +39,23 @@ class PairSums:
             return
         for side, numbers in zip(Side, (left_numbers, right_numbers), strict=True):
             self._rows[side].add(groups, numbers, values)
-        named, squares = gathered(groups, products(values))
+        named, sums = gathered(groups, np.concatenate([products(values), values], axis=1))
         self.grow_to(int(named[-1]) + 1)
-        self._squares[named] += squares
+        width = self._squares.shape[1]
+        self._squares[named] += sums[:, :width]
+        self._totals[named] += sums[:, width:]
 
     def grow_to(self, groups: int) -> None:
         self.groups = max(self.groups, groups)
         self._squares = grown(self._squares, groups)
+        self._totals = grown(self._totals, groups)
 
     def __iadd__(self, other: Self) -> Self:
         for side in Side:
             self._rows[side].__iadd__(other._rows[side])
         self.grow_to(other.groups)
         self._squares[: other.groups] += other._squares[: other.groups]
+        self._totals[: other.groups] += other._totals[: other.groups]
         return self
 
     def units(self, side: Side, *, read: int) -> UnitSums:
@@ -59,6 +65,8 @@ class PairSums:
         groups, _, sums = self._rows[side].entries()
         units.add(groups, sums, sizes=np.ones(len(groups)))
         units.grow_to(self.groups)
+        if (share := self._rows[side].share) < 1:
+            units.stand_for_all(share, self._totals[: self.groups])
         return units
 
     def spread(self, left: UnitSums, right: UnitSums) -> Spread:

@@ -86,6 +86,11 @@ class UnitSums:
         self._sums = grown(self._sums, groups)
         self._largest = grown(self._largest, groups)
 
+    def stand_for_all(self, share: float, totals: Floats) -> None:
+        """A random share of the units was added, all of size 1; `totals` are those of all."""
+        self._sums[: self.groups] /= share
+        self._sums[: self.groups, : 3 * self.moments] = np.tile(totals, 3)
+
     def __iadd__(self, other: Self) -> Self:
         self.units += other.units
         self.sizes = self.sizes + other.sizes

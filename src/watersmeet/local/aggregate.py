@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,23 @@ from watersmeet.aggregates.allowance import Allowance
 from watersmeet.aggregates.ask.question import AggregateQuestion, ResolvedQuestion
 from watersmeet.aggregates.ask.settings import Settings
 from watersmeet.aggregates.ask.specification import Aggregate
+from watersmeet.aggregates.block_reading import Readings, in_parts
 from watersmeet.aggregates.partials.gathering import key_sum_bytes
-from watersmeet.aggregates.reading import Readings, in_parts
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.aggregates.sampling.designs import largest_need
 from watersmeet.aggregates.sampling.plan import ReadPlan, Table
 from watersmeet.aggregates.sampling.planner import plan_reads
-from watersmeet.local.blocks import open_table
+from watersmeet.errors import InvalidArgument
+from watersmeet.local.blocks import BlockTable, MemoryTable, open_table
 from watersmeet.local.engine import RippleEngine, Tables, ThreadEngine
-from watersmeet.model import Side, parse_seed
+from watersmeet.local.forward import Forward, opened
+from watersmeet.local.sources import open_source
+from watersmeet.local.streaming import StreamReading
+from watersmeet.model import JoinType, Side, parse_seed
 from watersmeet.rows.on import On
 from watersmeet.store.claim import SpillClaim
+
+Input = BlockTable | Forward
 
 
 def aggregate(
@@ -40,6 +46,7 @@ def aggregate(
     memory: int | str = "1GB",
     spill_dir: str | Path | None = None,
     seed: int = 0,
+    expected_rows: tuple[int | None, int | None] = (None, None),
     **aggregates: Aggregate,
 ) -> AggregateRun:
     """Aggregate a join: estimates with intervals at once, exact in the end.
@@ -48,7 +55,8 @@ def aggregate(
     ----------
     left, right
         What `local.join` takes. Parquet files are read a row group at a time, in random order;
-        anything else is read into memory first.
+        anything else is read into memory first. What does not fit there is joined as it comes, and
+        intervals then hold if its rows are in random order.
     on, how
         As for `local.join`. A left join is estimated from its left side, a right join from its
         right; semi and anti joins from their left. A full join is refused.
@@ -71,6 +79,9 @@ def aggregate(
         An existing directory for rows of such a rectangle; the system's temporary one by default.
     seed
         Of the random order in which blocks are read.
+    expected_rows
+        How many rows left and right have, as far as you know. Only for inputs that are joined as
+        they come: without it, COUNT and SUM of those have no estimate before the end.
     aggregates
         The columns of the answer, such as revenue=wm.sum("price * (1 - discount)"), n=wm.count().
 
@@ -95,11 +106,22 @@ def aggregate(
     if spill_dir is not None:
         # Whether it is needed may turn out late; that it cannot be used is said now.
         SpillClaim(spill_dir).close()
-    tables = (
-        open_table(left, side=Side.LEFT, memory=allowance.limit),
-        open_table(right, side=Side.RIGHT, memory=allowance.limit),
-    )
-    resolved = question.resolve((tables[0].schema, tables[1].schema))
+    inputs = _open((left, right), allowance)
+    resolved = question.resolve((inputs[0].schema, inputs[1].schema))
+    if isinstance(inputs[0], Forward) or isinstance(inputs[1], Forward):
+        return _stream(
+            inputs,
+            resolved,
+            settings=settings,
+            allowance=allowance,
+            spill_dir=spill_dir,
+            expected_rows=expected_rows,
+            seed=seed,
+        )
+    tables = (inputs[0], inputs[1])
+    # What is kept of the inputs themselves is not there for anything else.
+    held = sum(each.nbytes for each in tables if isinstance(each, MemoryTable) and each.ours)
+    allowance = replace(allowance, limit=allowance.limit - held)
     described = _describe(tables, resolved)
     known: dict[str, Any] = {
         "seed": seed,
@@ -129,6 +151,74 @@ def aggregate(
         # A side that turns out larger than its files promised is read in parts.
         instead=lambda: in_parts(readings, planned, resolved.how),
     )
+
+
+def _open(sources: tuple[Any, Any], allowance: Allowance) -> tuple[Input, Input]:
+    """What is read into memory to be kept there may take half of it, both sides together."""
+    found: list[Input] = []
+    memory = allowance.limit // 2
+    for side, source in zip(Side, sources, strict=True):
+        table: Input | None = open_table(source, side=side)
+        if table is None:
+            nbytes = allowance.batch_bytes
+            opening = open_source(source, side=side, batch_bytes=nbytes)
+            table = opened(opening, memory=memory, batch_bytes=nbytes)
+            memory = memory - table.nbytes if isinstance(table, MemoryTable) else 0
+        found.append(table)
+    return found[0], found[1]
+
+
+def _stream(
+    inputs: tuple[Input, Input],
+    question: ResolvedQuestion,
+    *,
+    settings: Settings,
+    allowance: Allowance,
+    spill_dir: str | Path | None,
+    expected_rows: tuple[int | None, int | None],
+    seed: int,
+) -> AggregateRun:
+    if question.how is not JoinType.INNER:
+        late = next(each for each in inputs if isinstance(each, Forward))
+        raise InvalidArgument(
+            f"{late.name} can only be read from its beginning, and does not fit in memory "
+            f"({allowance.limit:,} bytes); a {question.how} join is estimated while one side is "
+            "complete.",
+            remedy="Write it as Parquet, whose parts can be read in any order, or give more "
+            "memory.",
+        )
+    rows = _parse_rows(expected_rows)
+    sources = []
+    for side, each in zip(Side, inputs, strict=True):
+        if not isinstance(each, Forward):
+            names = question.names(side)
+            counted = sum(block.rows for block in each.blocks(question.keys[0][side], names))
+            rows = (counted, rows[1]) if side is Side.LEFT else (rows[0], counted)
+            each = Forward.over(each, names, seed=seed + side, batch_bytes=allowance.batch_bytes)
+        sources.append(each)
+    reading = StreamReading(
+        question,
+        (sources[0], sources[1]),
+        settings=settings,
+        allowance=allowance,
+        spill_dir=spill_dir,
+        expected_rows=rows,
+    )
+    return AggregateRun(reading, settings=settings)
+
+
+def _parse_rows(expected: Any) -> tuple[int | None, int | None]:
+    if (
+        not isinstance(expected, tuple | list)
+        or len(expected) != 2
+        or any(isinstance(each, bool) or not isinstance(each, int | None) for each in expected)
+        or any(each is not None and each < 0 for each in expected)
+    ):
+        raise InvalidArgument(
+            f"expected_rows={expected!r} is no pair of numbers of rows.",
+            remedy="Give the rows of left and right, as in expected_rows=(1_000_000, None).",
+        )
+    return expected[0], expected[1]
 
 
 @dataclass(frozen=True)

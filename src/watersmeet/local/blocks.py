@@ -21,7 +21,6 @@ from watersmeet.aggregates.sampling.plan import Block
 from watersmeet.aggregates.sampling.planner import cut, pieces
 from watersmeet.errors import InputChanged, InvalidArgument, SchemaError
 from watersmeet.local.files import find_files
-from watersmeet.local.sources import open_source
 from watersmeet.model import Side
 from watersmeet.parquet.footers import Footer, each_footer
 
@@ -231,11 +230,14 @@ class ParquetTable:
 class MemoryTable:
     """Rows in memory, in stretches."""
 
-    def __init__(self, table: pa.Table, *, name: str) -> None:
+    def __init__(self, table: pa.Table, *, name: str, ours: bool = False) -> None:
+        """`ours`: nobody else holds these rows, which have been read to be kept."""
         self.name = name
+        self.ours = ours
         self.schema = _without_views(table.schema)
         # In the pieces it has: to make it one would be a copy.
         self._table = table if table.schema == self.schema else table.cast(self.schema)
+        self.nbytes = int(self._table.nbytes)
         most = min(max(len(table) // _MEMORY_BLOCKS, 16), _MEMORY_BLOCK)
         self._pieces = list(cut(len(table), most))
 
@@ -261,6 +263,17 @@ class MemoryTable:
     def bundle(self, block: int) -> int:
         return block
 
+    def batches(self) -> list[pa.RecordBatch]:
+        """All rows as they came."""
+        found: list[pa.RecordBatch] = self._table.to_batches()
+        return found
+
+    def shuffled(self, seed: int, rows: int) -> Iterator[pa.RecordBatch]:
+        """All rows in a random order, so many at a time."""
+        order = np.random.default_rng(seed).permutation(np.arange(len(self._table), dtype=np.int32))
+        for start in range(0, len(order), rows):
+            yield _one(self._table.take(pa.array(order[start : start + rows])))
+
     def read(
         self, blocks: Sequence[int], names: Sequence[str], *, batch_bytes: int
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -273,8 +286,8 @@ class MemoryTable:
                 yield block, _one(rows.slice(first, last - first))
 
 
-def open_table(source: Any, *, side: Side, memory: int) -> BlockTable:
-    """Anything that `local.join` takes. What is no Parquet file is read into memory."""
+def open_table(source: Any, *, side: Side) -> BlockTable | None:
+    """Parquet files, and what is in memory already; None for what comes in one order, once."""
     argument = side.name.lower()
     if isinstance(source, ds.FileSystemDataset) and source.format == ds.ParquetFileFormat():
         source = [Path(path) for path in source.files]
@@ -288,26 +301,7 @@ def open_table(source: Any, *, side: Side, memory: int) -> BlockTable:
         # In memory already, and its owner's.
         table = source if isinstance(source, pa.Table) else pa.Table.from_batches([source])
         return MemoryTable(table, name=f"{argument} ({type(source).__name__})")
-    opened = open_source(source, side=side, batch_bytes=memory)
-    batches = []
-    held = 0
-    for batch in opened.batches():
-        held += batch.nbytes
-        if held > memory:
-            raise InvalidArgument(
-                f"{opened.name} can only be read from its beginning, and does not fit in memory "
-                f"({memory:,} bytes).",
-                remedy="Write it as Parquet, whose parts can be read in any order, or give more "
-                "memory.",
-            )
-        batches.append(batch)
-    if not batches and opened.schema is None:
-        raise InvalidArgument(
-            f"{opened.name} yielded no batch, so its columns are unknown.",
-            remedy="Give a pyarrow Table, or at least one batch, which may be empty.",
-        )
-    table = pa.Table.from_batches(batches, schema=opened.schema)
-    return MemoryTable(table, name=f"{opened.name}, in memory")
+    return None
 
 
 def _without_views(schema: pa.Schema) -> pa.Schema:

@@ -13,6 +13,7 @@ from tests.operators.making import make_rectangle
 from watersmeet.errors import InvalidArgument
 from watersmeet.estimators.totals import Totals
 from watersmeet.model import Side
+from watersmeet.operators.rectangle import estimating
 from watersmeet.operators.rectangle.estimating import RectangleEstimate
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.tuning import Invocation, Tuning
@@ -83,13 +84,13 @@ def running(
             piece = sides[side].slice(start, step)
             if len(piece):
                 for matches in join.push(side, piece):
-                    estimate.observe(matches, *moments(matches))
+                    estimate.observe(estimate.located(matches), *moments(matches))
                     yield "inside"
         yield "pushed"
     for side in Side:
         assert not list(join.end(side))
     for matches in join.finish():
-        estimate.observe(matches, *moments(matches))
+        estimate.observe(estimate.located(matches), *moments(matches))
         yield "finishing"
     yield "finished"
 
@@ -221,3 +222,24 @@ def test_joins_without_one_corner_or_with_partitions_made_from_the_data_are_refu
     )
     with pytest.raises(InvalidArgument, match="no random sample"):
         RectangleEstimate(evened, rows=(9, 9), moments=4)
+
+
+def test_pairs_that_are_added_up_while_they_wait_count_as_others_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = (400, 300)
+    sides = relations(rows, seed=3)
+    found: list[list[np.ndarray]] = []
+    for most in (1 << 15, 3):
+        monkeypatch.setattr(estimating, "_MOST_WAITING", most)
+        join = joining("pr-join", rows, tmp_path, partitions=5)
+        estimate = RectangleEstimate(join, rows=rows, moments=4)
+        found.append([])
+        for where in running(join, sides, estimate):
+            if where != "inside":
+                totals = estimate.totals()
+                found[-1] += [padded(totals), totals.covariance]
+        join.close()
+    assert len(found[0]) == len(found[1]) > 60
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)

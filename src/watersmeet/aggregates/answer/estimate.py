@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,10 +30,20 @@ class Progress:
     seconds: float
     counted: bool = True
     """Whether rows and bytes are known. Of partitions that Spark computes they are guessed."""
+    sized: bool = True
+    """Whether it is known how many rows there are. If not, `rows` are those read so far."""
 
     @property
     def fraction(self) -> float:
+        """NaN while it is not known how many rows there are."""
+        if not self.sized:
+            return math.nan
         return self.rows_read / self.rows if self.rows else 1.0
+
+    @property
+    def part(self) -> str:
+        """What has been read, in words."""
+        return f"{self.fraction:.1%}" if self.sized else f"{self.rows_read:,} rows"
 
 
 @dataclass(frozen=True)
@@ -186,7 +197,7 @@ class Estimate:
             known = f"within ± {self.relative_error:.2%} at {self.confidence:.0%}"
         else:
             known = "not every interval is to be trusted"
-        return f"<Estimate of {names}{by}: {self.fraction:.1%} read, {known}>"
+        return f"<Estimate of {names}{by}: {self.progress.part} read, {known}>"
 
 
 def _known(group: tuple[Any, ...]) -> tuple[Any, ...]:

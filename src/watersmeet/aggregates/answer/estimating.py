@@ -21,14 +21,18 @@ def estimated(
     ledger: Ledger,
     settings: Settings,
     *,
-    looks: int,
-    unread: Sequence[Unread],
+    looks: int | None,
+    unread: Sequence[Unread] | None,
     order: OrderCheck,
 ) -> tuple[Cells, Unseen | None]:
-    """What the sample of a ledger says of the whole, and about groups that are not in it."""
+    """What the sample of a ledger says of the whole, and about groups that are not in it.
+
+    `looks` is how many there will be, None if nobody knows. `unread` is what is known of blocks
+    that were not read, None where rows come one by one.
+    """
     groups = max(ledger.groups, 1)
     totals = ledger.totals().padded(groups)
-    for tail, known in zip(ledger.tails, unread, strict=False):
+    for tail, known in zip(ledger.tails, unread or (), strict=False):
         tail.bounds = known.bounds
     found = cells(
         totals,

@@ -53,6 +53,8 @@ def head(estimate: Estimate) -> str:
     if estimate.exact:
         read = f": {progress.rows:,} rows read" if progress.counted else ""
         return f"exact after {seconds}{read}"
+    if not progress.sized:
+        return f"after {seconds}: read {progress.rows_read:,} rows; {_widest(estimate)}"
     share = 100 * progress.fraction
     part = f"{share:.1f}%" if share >= 0.1 else f"{share:.2g}%"
     if not progress.counted:

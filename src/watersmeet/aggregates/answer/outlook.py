@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -91,4 +92,6 @@ def pace(history: Sequence[Estimate]) -> Callable[[float], float]:
 
 
 def _after(seconds: float, *, known: bool) -> str:
+    if math.isnan(seconds):
+        return "when the inputs end"
     return f"after {seconds_text(seconds)}" if known else f"in about {seconds_text(seconds)}"

@@ -78,7 +78,7 @@ class BlockAggregator:
         sketched: bool = False,
     ) -> BlockTotals:
         """Totals of a block of `rows` rows with all the entries that it can meet."""
-        notes = [_Notes(sketched=sketched) for _ in self.question.aggregates.expressions]
+        notes = [ValueStats(sketched=sketched) for _ in self.question.aggregates.expressions]
         parts: list[GroupTotals] = []
         met = 1
         for batch in batches:
@@ -92,7 +92,7 @@ class BlockAggregator:
         return BlockTotals(block, rows, together(parts, self.question), traits, (met, there))
 
 
-class _Notes:
+class ValueStats:
     """Takes down what is noticed about one expression while a block passes."""
 
     def __init__(self, *, sketched: bool) -> None:
@@ -130,11 +130,21 @@ def _mean(value: Numbers, counts: Longs | None) -> float | None:
     return mean_of(chosen.floats(), None if counts is None else counts[some])
 
 
+def with_ends(sums: Sums, value: Numbers, codes: Positions | None, size: int) -> Sums:
+    """Sums with the least and the most value of each group."""
+    ends = extremes_of(value, codes, groups=size)
+    least, most = (
+        each.floats() if each.valid is None else np.where(each.valid, each.floats(), empty)
+        for each, empty in zip(ends, (np.inf, -np.inf), strict=True)
+    )
+    return replace(sums, ends=np.stack([least, most], axis=1))
+
+
 class _Batch:
     """One batch on its way past the entries."""
 
     def __init__(
-        self, meeting: BlockAggregator, batch: pa.RecordBatch, notes: Sequence[_Notes]
+        self, meeting: BlockAggregator, batch: pa.RecordBatch, notes: Sequence[ValueStats]
     ) -> None:
         self._meeting = meeting
         self._question = question = meeting.question
@@ -312,14 +322,7 @@ class _Batch:
         self, number: int, sums: Sums, value: Numbers, codes: Positions | None, size: int
     ) -> Sums:
         """With each group's least and most, while somebody may ask what it has not shown."""
-        if not self._notes[number].sketched:
-            return sums
-        ends = extremes_of(value, codes, groups=size)
-        least, most = (
-            each.floats() if each.valid is None else np.where(each.valid, each.floats(), empty)
-            for each, empty in zip(ends, (np.inf, -np.inf), strict=True)
-        )
-        return replace(sums, ends=np.stack([least, most], axis=1))
+        return with_ends(sums, value, codes, size) if self._notes[number].sketched else sums
 
     def _summed(
         self, number: int, value: Numbers, codes: Positions | None, size: int,

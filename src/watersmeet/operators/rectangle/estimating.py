@@ -6,6 +6,7 @@ sample: rows that were scanned first would have a greater weight.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -14,10 +15,24 @@ from numpy.typing import NDArray
 from watersmeet.errors import InvalidArgument
 from watersmeet.estimators.moments import Floats, Integers
 from watersmeet.estimators.partitions import PartitionedSample
+from watersmeet.estimators.rows import PairSums
 from watersmeet.estimators.totals import Totals
 from watersmeet.operators.rectangle.algorithm import JoinsOnArrival
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.rows.address import Matches
+
+# Pairs that wait one by one; more of them are added up.
+_MOST_WAITING = 1 << 15
+
+
+class Located(NamedTuple):
+    """Results by what an estimate needs of them once their rows are gone."""
+
+    partitions: NDArray[np.uint16]
+    left: Integers
+    right: Integers
+    rectangle: int
+    """How many rectangles were complete when they were found: they belong to the next one."""
 
 
 class _Pairs(NamedTuple):
@@ -43,25 +58,49 @@ class RectangleEstimate:
     """
 
     def __init__(
-        self, join: RectangleJoin, *, rows: tuple[int | None, int | None], moments: int
+        self,
+        join: RectangleJoin,
+        *,
+        rows: tuple[int | None, int | None],
+        moments: int,
+        most: int | None = None,
     ) -> None:
+        """`most` bounds the sums of rows that are kept, of each side and partition."""
         _check(join)
         self._join = join
         self._sample = PartitionedSample(
-            partitions=join.workspace.partitions, rows=rows, moments=moments
+            partitions=join.workspace.partitions, rows=rows, moments=moments, most=most
         )
         self._waiting: list[_Pairs] = []
+        self._pairs_waiting = 0
+        # Of rectangles with many pairs, those that have been added up and wait with the others.
+        self._unfinished: dict[int, PairSums] = {}
         self._completed = 0
 
-    def observe(self, matches: Matches, groups: Integers, values: Floats) -> None:
-        """Take new results: the group of each, and the moments that it adds, as [results, J]."""
-        self._count_completed()
+    def know_rows(self, rows: tuple[int | None, int | None]) -> None:
+        """How large the inputs are, as far as that is known by now."""
+        self._sample.rows = rows
+
+    def located(self, matches: Matches) -> Located:
+        """To be asked before the join goes on: what `observe` is told later, in this order."""
         left, right = self._join.numbers(matches)
-        partitions = self._join.partitions(matches)
-        self._waiting.append(_Pairs(partitions, left, right, groups, values))
+        completed = self._join.workspace.progress.completed
+        return Located(self._join.partitions(matches), left, right, completed)
+
+    def observe(self, found: Located, groups: Integers, values: Floats) -> None:
+        """Take new results: the group of each, and the moments that it adds, as [results, J]."""
+        self._count_completed(found.rectangle)
+        pairs = _Pairs(found.partitions, found.left, found.right, groups, values)
+        self._waiting.append(pairs)
+        self._pairs_waiting += len(groups)
+        if self._pairs_waiting > _MOST_WAITING:
+            for p, some in self._by_partition():
+                if p not in self._unfinished:
+                    self._unfinished[p] = self._sample.no_pairs()
+                self._unfinished[p].observe(some.left, some.right, some.groups, some.values)
 
     def totals(self) -> Totals:
-        self._count_completed()
+        self._count_completed(self._join.workspace.progress.completed)
         now, whole = self._join.rectangles, all(self._join.workspace.ended)
         met: NDArray[np.bool_] = np.all(now.seen, axis=0)
         if whole:  # a partition without rows counts as joined
@@ -75,25 +114,42 @@ class RectangleEstimate:
                 self._sample.joined(p, read=(seen[0], seen[1]), own=own)
         return self._sample.totals()
 
-    def _count_completed(self) -> None:
-        """Count the pairs that wait, if the rectangle to which they belong is now complete."""
-        completed = self._join.rectangles.completed
+    def _count_completed(self, completed: int) -> None:
+        """Count the pairs that wait, if the rectangle to which they belong is complete by then."""
         if completed == self._completed:
             return
         self._completed = completed
+        for p, sums in self._unfinished.items():
+            self._sample.add(p, sums)
+        self._unfinished.clear()
+        for p, pairs in self._by_partition():
+            self._sample.observe(
+                p,
+                pairs.left,
+                right_numbers=pairs.right,
+                groups=pairs.groups,
+                values=pairs.values,
+            )
+
+    def _by_partition(self) -> Iterator[tuple[int, _Pairs]]:
+        """What waits, which then waits no longer."""
         if not self._waiting:
             return
         pairs = _Pairs(*map(np.concatenate, zip(*self._waiting, strict=True)))
         self._waiting.clear()
+        self._pairs_waiting = 0
         order = np.argsort(pairs.partitions, kind="stable")
         named, starts = np.unique(pairs.partitions[order], return_index=True)
         for p, chosen in zip(named.tolist(), np.split(order, starts[1:]), strict=True):
-            self._sample.observe(
+            yield (
                 p,
-                pairs.left[chosen],
-                right_numbers=pairs.right[chosen],
-                groups=pairs.groups[chosen],
-                values=pairs.values[chosen],
+                _Pairs(
+                    pairs.partitions[chosen],
+                    pairs.left[chosen],
+                    pairs.right[chosen],
+                    pairs.groups[chosen],
+                    pairs.values[chosen],
+                ),
             )
 
 

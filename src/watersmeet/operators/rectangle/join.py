@@ -67,7 +67,7 @@ class RectangleJoin:
         clock: Callable[[], float] | None = None,
         tuning: Tuning | None = None,
     ) -> None:
-        tuning = tuning or Tuning(partitions=_partitions_for(memory.limit))
+        tuning = tuning or Tuning(partitions=partitions_for(memory.limit))
         _check(tuning)
         self.workspace = RectangleWorkspace(
             schema, algorithm, account=memory, spill=spill, tuning=tuning
@@ -381,7 +381,7 @@ def _stamped(rows: Rows) -> StampedRows | Table:
     return rows.source
 
 
-def _partitions_for(memory: int) -> int:
+def partitions_for(memory: int) -> int:
     """As many partitions as leave 2S of memory for each, with an S of 64 KB: each spills S."""
     return int(np.clip(MemoryShares.split(memory).store // 2**17, 16, 128))
 

@@ -48,7 +48,9 @@ class Widths:
         values = matches.right.source.take(VALUE, matches.right.index).to_numpy()
         x, ones = values - CENTRE, np.ones(len(matches))
         groups = np.zeros(len(matches), np.int64)
-        self._estimate.observe(matches, groups, np.stack([ones, ones, x, x * x], axis=1))
+        self._estimate.observe(
+            self._estimate.located(matches), groups, np.stack([ones, ones, x, x * x], axis=1)
+        )
         self._evidence.add(
             np.zeros(1, np.int64),
             pairs=np.array([len(matches)]),

@@ -17,8 +17,9 @@ from watersmeet.aggregates.answer.estimate import Estimate
 from watersmeet.aggregates.ask.question import AggregateQuestion, ResolvedQuestion
 from watersmeet.aggregates.ask.settings import Settings
 from watersmeet.aggregates.ask.specification import Aggregate
+from watersmeet.aggregates.block_reading import Readings, in_parts
 from watersmeet.aggregates.partials.gathering import key_sum_bytes
-from watersmeet.aggregates.reading import AnyReading, Readings, in_parts
+from watersmeet.aggregates.reading import Reading
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.aggregates.sampling.designs import largest_need
 from watersmeet.aggregates.sampling.plan import ReadPlan, Table
@@ -181,10 +182,10 @@ class SparkAggregate(AggregateRun):
 
     def __init__(
         self,
-        reading: AnyReading,
+        reading: Reading,
         *,
         settings: Settings,
-        instead: Callable[[], AnyReading | None],
+        instead: Callable[[], Reading | None],
         frames: tuple[DataFrame, DataFrame],
     ) -> None:
         super().__init__(reading, settings=settings, instead=instead)
