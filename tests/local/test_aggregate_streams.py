@@ -321,3 +321,28 @@ def test_other_joins_are_refused() -> None:
 def test_sizes_that_are_none(rows: Any) -> None:
     with pytest.raises(InvalidArgument, match="expected_rows"):
         run_of(expected_rows=rows)
+
+
+def test_a_frame_that_does_not_fit_knows_its_size() -> None:
+    random = np.random.default_rng(1)
+    # Nulls would become floats on the way through pandas.
+    whole = [table.drop_null() for table in TABLES]
+    left, right = (
+        table.take(pa.array(random.permutation(len(table)))).to_pandas() for table in whole
+    )
+    with wm.local.aggregate(left, right, on="k", memory="1MB", **ASKED) as run:
+        assert isinstance(run._reading, StreamReading)
+        *earlier, last = run
+        found = rows_of(run)
+    assert earlier[0].progress.sized
+    assert earlier[-1].cells.trusted[0, 0]
+    assert last.progress.rows == len(left) + len(right)
+    with wm.local.aggregate(whole[0], whole[1], on="k", **ASKED) as plain:
+        assert_alike(found, rows_of(plain))
+
+
+def test_a_list_of_batches_is_in_memory_already() -> None:
+    batches = TABLES[0].to_batches(max_chunksize=1_000)
+    with wm.local.aggregate(batches, TABLES[1], on="k", memory="1MB", **ASKED) as run:
+        assert not isinstance(run._reading, StreamReading)
+        assert_alike(rows_of(run), exact())

@@ -22,6 +22,7 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.local.blocks import BlockTable, MemoryTable, open_table
 from watersmeet.local.engine import RippleEngine, Tables, ThreadEngine
 from watersmeet.local.forward import Forward, opened
+from watersmeet.local.frames import frame_rows
 from watersmeet.local.sources import open_source
 from watersmeet.local.streaming import StreamReading
 from watersmeet.model import JoinType, Side, parse_seed
@@ -162,7 +163,8 @@ def _open(sources: tuple[Any, Any], allowance: Allowance) -> tuple[Input, Input]
         if table is None:
             nbytes = allowance.batch_bytes
             opening = open_source(source, side=side, batch_bytes=nbytes)
-            table = opened(opening, memory=memory, batch_bytes=nbytes)
+            known = frame_rows(source)
+            table = opened(opening, memory=memory, batch_bytes=nbytes, rows=known)
             memory = memory - table.nbytes if isinstance(table, MemoryTable) else 0
         found.append(table)
     return found[0], found[1]
@@ -187,14 +189,16 @@ def _stream(
             remedy="Write it as Parquet, whose parts can be read in any order, or give more "
             "memory.",
         )
-    rows = _parse_rows(expected_rows)
+    rows = list(_parse_rows(expected_rows))
     sources = []
     for side, each in zip(Side, inputs, strict=True):
         if not isinstance(each, Forward):
             names = question.names(side)
             counted = sum(block.rows for block in each.blocks(question.keys[0][side], names))
-            rows = (counted, rows[1]) if side is Side.LEFT else (rows[0], counted)
+            rows[side] = counted
             each = Forward.over(each, names, seed=seed + side, batch_bytes=allowance.batch_bytes)
+        elif each.rows is not None:
+            rows[side] = each.rows
         sources.append(each)
     reading = StreamReading(
         question,
@@ -202,7 +206,7 @@ def _stream(
         settings=settings,
         allowance=allowance,
         spill_dir=spill_dir,
-        expected_rows=rows,
+        expected_rows=(rows[0], rows[1]),
     )
     return AggregateRun(reading, settings=settings)
 

@@ -297,6 +297,8 @@ def open_table(source: Any, *, side: Side) -> BlockTable | None:
         files = [file for path in paths for file in find_files(path, argument)]
         if all(file.format.name == "parquet" and not file.values for file in files):
             return ParquetTable([file.path for file in files], argument=argument)
+    if isinstance(source, list | tuple) and source and _all_batches(source):
+        source = pa.Table.from_batches(source)
     if isinstance(source, pa.Table | pa.RecordBatch):
         # In memory already, and its owner's.
         table = source if isinstance(source, pa.Table) else pa.Table.from_batches([source])
@@ -330,6 +332,13 @@ def _ends(rows: pa.ChunkedArray) -> tuple[Any, Any] | None:
 def _stamp(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_mtime_ns, status.st_size
+
+
+def _all_batches(items: Sequence[Any]) -> bool:
+    """Batches of one schema; others are refused by who reads them one after the other."""
+    return all(isinstance(item, pa.RecordBatch) for item in items) and all(
+        item.schema == items[0].schema for item in items
+    )
 
 
 def _all_paths(items: Sequence[Any]) -> bool:

@@ -28,7 +28,8 @@ _ORDER_TEST = 1e-6
 class Forward:
     """An input that is read from its beginning.
 
-    `held` are the batches that were read before it was known that not all of them fit.
+    `held` are the batches that were read before it was known that not all of them fit. `rows` is
+    how many there are, if the input itself knows.
     `objection` says why its order is no random one, if that is known.
     """
 
@@ -39,10 +40,12 @@ class Forward:
         rest: Iterator[pa.RecordBatch],
         *,
         held: deque[pa.RecordBatch] | None = None,
+        rows: int | None = None,
         objection: str = "",
     ) -> None:
         self.name = name
         self.schema = schema
+        self.rows = rows
         self.objection = objection
         self._held = held or deque()
         self._rest = rest
@@ -131,7 +134,9 @@ class InputOrder:
         return np.asarray(floats.to_numpy(zero_copy_only=False))
 
 
-def opened(source: Source, *, memory: int, batch_bytes: int) -> MemoryTable | Forward:
+def opened(
+    source: Source, *, memory: int, batch_bytes: int, rows: int | None = None
+) -> MemoryTable | Forward:
     """All of a source in memory, if it fits; else its rows as they come, about so many bytes at a
     time."""
     held: deque[pa.RecordBatch] = deque()
@@ -144,7 +149,7 @@ def opened(source: Source, *, memory: int, batch_bytes: int) -> MemoryTable | Fo
         size += batch.nbytes
         if size > memory:
             rest = (piece for each in batches for piece in cut(each, batch_bytes))
-            return Forward(source.name, schema, rest, held=held)
+            return Forward(source.name, schema, rest, held=held, rows=rows)
     if schema is None:
         raise InvalidArgument(
             f"{source.name} yielded no batch, so its columns are unknown.",

@@ -79,3 +79,13 @@ def open_duckdb(relation: Any, name: str) -> tuple[pa.Schema, Read]:
             remedy="Mend it, or hand over its batches yourself.",
         ) from error
     return reader.schema, lambda batch_bytes: iter(reader)
+
+
+def frame_rows(source: Any) -> int | None:
+    """How many rows a frame of another library has; None for what is no frame, or does not say."""
+    if not (is_pandas(source) or hasattr(source, "__arrow_c_stream__")):
+        return None
+    try:
+        return len(source)
+    except TypeError:
+        return None
