@@ -34,6 +34,7 @@ from watersmeet.spark.streams.state import InstanceState, Manifest
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.claim import SpillClaim
 from watersmeet.store.device import Costs, measure_costs
+from watersmeet.store.leftovers import Leftovers
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 
@@ -46,6 +47,8 @@ class Live:
     claim: SpillClaim
     version: str | None
     restored: bool
+    leftovers: Leftovers
+    """Memory that allocators keep is handed back now and then, however small the batches are."""
 
     def close(self) -> None:
         self.operator.close()
@@ -122,7 +125,7 @@ class BatchRun:
             counts = BatchCounts(live.operator.metrics)
             arrivals = Arrivals(self._plan, self._task, before)
             output = Output(live.claim.area, self._plan.join)
-            for matches in arrivals.feed(live.operator, batches):
+            for matches in arrivals.feed(live.operator, live.leftovers.behind(batches)):
                 output.append(matches)
             manifest = self._describe(live, arrivals, output)
             record = counts.record(
@@ -198,7 +201,8 @@ class BatchRun:
         except BaseException:
             claim.close()
             raise
-        return Live(operator, claim, None, restored=saved is not None)
+        leftovers = Leftovers(self._plan.memory)
+        return Live(operator, claim, None, restored=saved is not None, leftovers=leftovers)
 
     def _new(self, claim: SpillClaim) -> JoinOperator:
         return make_operator(
