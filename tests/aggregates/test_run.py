@@ -71,6 +71,7 @@ def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return Way(request.param, tables)
 
 
+@pytest.mark.slow
 def test_estimates_are_unbiased_and_intervals_hold(way: Way) -> None:
     """Each seed is another order of the same blocks; the first look at each is a draw.
 

@@ -25,6 +25,9 @@ from watersmeet.rows.promises import Promises
 from watersmeet.testing.family import PublishedJoin
 from watersmeet.testing.schedule import Case, End
 
+# To find them all takes minutes.
+pytestmark = pytest.mark.slow
+
 BUGS = {
     # ---- saved and restored ----
     "a purged row rises again when a join is restored": Bug(

@@ -134,6 +134,7 @@ def test_the_contract_notices(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
         run_the_contract(BUGS[name].algorithm)
 
 
+@pytest.mark.slow
 def test_a_join_too_near_the_end_is_noticed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

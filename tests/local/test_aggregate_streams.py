@@ -135,6 +135,7 @@ def test_decimals_and_texts_are_exact(tmp_path: Path) -> None:
         assert found.equals(plain.exact().answer)
 
 
+@pytest.mark.slow
 def test_estimates_are_unbiased_and_intervals_hold() -> None:
     """Each seed is another order of the same rows. The last look before the end has spilled most.
 

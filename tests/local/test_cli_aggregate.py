@@ -126,6 +126,7 @@ def test_a_limit_ends_the_reading(files: Path) -> None:
     assert "held the exact value" not in done.stdout
 
 
+@pytest.mark.slow
 def test_conditions_joins_and_seeds_are_passed_on(files: Path) -> None:
     arguments = ("--how", "semi", "--count", "n", "--where", "amount = 2 AND price > 500", "--json")
     question = ("items.parquet", "orders.parquet", "--on", "order_id=id", *arguments)
@@ -141,6 +142,7 @@ def test_conditions_joins_and_seeds_are_passed_on(files: Path) -> None:
     assert first["rows"] == again["rows"] != other["rows"]
 
 
+@pytest.mark.slow
 def test_a_plot_is_written(files: Path, tmp_path: Path) -> None:
     for name, start in (("looks.svg", b"<?xml"), ("looks.png", b"\x89PNG")):
         done = asked(*QUESTION, "--until", "5%", "--plot", str(tmp_path / name), cwd=files)

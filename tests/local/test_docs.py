@@ -66,12 +66,13 @@ def test_the_page_about_aggregates_shows_what_it_prints(
     (said,) = follow(page, tmp_path, monkeypatch)
     told = capsys.readouterr().out.split(f"{BETWEEN}\n")
     shown = re.findall(r"^```text\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
-    first, second, third, _, fourth, _ = told
+    first, second, third, _, fourth, streamed, _ = told
     for printed, promised in zip((first, second, third, fourth), shown, strict=True):
         assert in_outline(printed) == in_outline(promised)
     # Seeded: all but the times is the same on every machine.
     rows = [line for line in first.splitlines() if line.startswith("  ")]
     assert rows == [line for line in shown[0].splitlines() if line.startswith("  ")]
     assert second.splitlines()[3:6] == shown[1].splitlines()[3:6]
+    assert "exact" in streamed.splitlines()[-4]
     assert said.startswith("exact after")
     assert json.loads(said.splitlines()[-1])["exact"] is True

@@ -78,6 +78,7 @@ spark.stop()
 AT_ONCE = "import watersmeet as wm; spark = wm.session(cores=2, memory='1g')"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "script",
     [
@@ -109,6 +110,7 @@ spark.stop()
 """
 
 
+@pytest.mark.slow
 def test_a_users_own_session_works_and_is_told_what_to_set(tmp_path: Path) -> None:
     ended = run(
         USERS_OWN,

@@ -269,6 +269,7 @@ def test_modelled_curves_end_where_the_equations_say() -> None:
         assert np.all(np.diff(shares) >= 0)
 
 
+@pytest.mark.slow
 def test_the_models_foresee_the_counted_io_at_every_depth(runs: dict[Case, Run]) -> None:
     modelled = {
         GRACE: model.grace(SMALL.model),
@@ -282,6 +283,7 @@ def test_the_models_foresee_the_counted_io_at_every_depth(runs: dict[Case, Run])
         assert np.max(np.abs(computed - results / results[-1])) < 0.12, case.name
 
 
+@pytest.mark.slow
 def test_steps_hold_all_io_and_reports_only_completed_rectangles(runs: dict[Case, Run]) -> None:
     for run in runs.values():
         assert run.ledger.input.sum() == 2 * SMALL.rows
@@ -294,6 +296,7 @@ def test_steps_hold_all_io_and_reports_only_completed_rectangles(runs: dict[Case
     assert not grace.reports[: grace.input_end + 1].any()
 
 
+@pytest.mark.slow
 def test_rates_are_counted_in_units_of_c(runs: dict[Case, Run]) -> None:
     steps = np.arange(10, 30)
     measured = np.mean([rates.ripple(runs[RIPPLE], int(k)) for k in steps])
@@ -304,6 +307,7 @@ def test_rates_are_counted_in_units_of_c(runs: dict[Case, Run]) -> None:
     assert rates.pr_join(runs[PR_DISK], 9) is None
 
 
+@pytest.mark.slow
 def test_intervals_shrink_to_nothing_around_the_truth(runs: dict[Case, Run]) -> None:
     widths = runs[PR_ESTIMATE].widths
     assert widths is not None
@@ -318,6 +322,7 @@ def test_intervals_shrink_to_nothing_around_the_truth(runs: dict[Case, Run]) -> 
 # ---- the rules ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_width_counts_from_when_it_is_kept(runs: dict[Case, Run]) -> None:
     run = runs[PR_ESTIMATE]
     assert run.widths is not None
@@ -330,6 +335,7 @@ def test_a_width_counts_from_when_it_is_kept(runs: dict[Case, Run]) -> None:
     assert judged._reached(made_up, 1.0) == times[0]
 
 
+@pytest.mark.slow
 def test_end_to_end_claims_follow_the_times(runs: dict[Case, Run]) -> None:
     ripple, grace = judged._disk(runs)
     assert ripple.holds == (runs[RIPPLE].end(DISK) >= 6.2 * runs[PR_DISK].end(DISK))

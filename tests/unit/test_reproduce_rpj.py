@@ -38,6 +38,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], 
     return out, said, found
 
 
+@pytest.mark.slow
 def test_a_tiny_run_writes_every_file(written: tuple[Path, list[str], list[Claim]]) -> None:
     out, said, _ = written
     pictures = {f"figure-{n}.{kind}" for n in range(8, 13) for kind in ("svg", "png")}
@@ -50,6 +51,7 @@ def test_a_tiny_run_writes_every_file(written: tuple[Path, list[str], list[Claim
     assert len({len(line) for line in said}) == 1, "progress lines are not aligned"
 
 
+@pytest.mark.slow
 def test_curves_have_the_columns_and_every_line_of_every_panel(
     written: tuple[Path, list[str], list[Claim]],
 ) -> None:
@@ -77,6 +79,7 @@ def test_curves_have_the_columns_and_every_line_of_every_panel(
         assert int(line[-1]["results"]) > 0
 
 
+@pytest.mark.slow
 def test_claims_are_written_as_they_were_judged(
     written: tuple[Path, list[str], list[Claim]],
 ) -> None:
@@ -91,6 +94,7 @@ def test_claims_are_written_as_they_were_judged(
     assert all(claim.holds for claim in exact)
 
 
+@pytest.mark.slow
 def test_the_page_is_whole_by_itself(written: tuple[Path, list[str], list[Claim]]) -> None:
     out, _, found = written
     page = (out / "index.html").read_text(encoding="utf-8")

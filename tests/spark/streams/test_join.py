@@ -130,6 +130,7 @@ def test_names_that_need_care(spark: SparkSession, tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("instances", [1, 5])
 def test_any_number_of_instances_gives_the_same(streams: Streams, instances: int) -> None:
     assert streams.run(instances=instances) == streams.expected()
@@ -193,6 +194,7 @@ def test_what_follows_the_join_may_be_repartitioned(streams: Streams) -> None:
     assert streams.output() == streams.expected()
 
 
+@pytest.mark.slow
 def test_a_join_of_a_join(streams: Streams) -> None:
     """Three streams in one query, each join with a state of its own."""
     from watersmeet.spark.streams.join import join_streams

@@ -30,6 +30,7 @@ def test_a_query_goes_on_with_what_came_meanwhile(streams: Streams) -> None:
     assert stream_metrics(streams.path / "state")[-1]["batch"] == 4
 
 
+@pytest.mark.slow
 def test_memory_and_patience_may_change(streams: Streams) -> None:
     streams.run(memory="256MB")
     streams.add("left", MORE, "more")
@@ -77,6 +78,7 @@ def test_changed_columns_are_refused(streams: Streams) -> None:
         join_streams(left, streams.stream("right"), on="k", state=streams.path / "state")
 
 
+@pytest.mark.slow
 def test_a_state_of_another_query_is_refused(streams: Streams) -> None:
     streams.run()
     (streams.path / "checkpoint").rename(streams.path / "old checkpoint")
