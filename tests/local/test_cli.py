@@ -176,6 +176,7 @@ def test_a_damaged_input_leaves_no_output(files: Path) -> None:
     assert not list(files.glob("*out*"))
 
 
+@pytest.mark.slow
 def test_the_demo_finds_rows_in_the_stall_and_checks_itself(tmp_path: Path) -> None:
     done = watersmeet("demo", "--local", cwd=tmp_path, TMPDIR=str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -237,6 +237,7 @@ def test_a_seed_that_is_no_number_is_refused_at_the_call(bids: DataFrame, asks: 
         wm.aggregate(bids, asks, {"ad": "Item"}, n=wm.count(), seed=seed)
 
 
+@pytest.mark.slow
 def test_streams_of_char_columns_with_a_condition(spark: SparkSession, tmp_path: Path) -> None:
     for name, kind in (("short", "char(3)"), ("long", "char(5)")):
         spark.sql(f"CREATE TABLE {name} (c {kind}, {name}_n int) USING parquet")

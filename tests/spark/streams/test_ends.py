@@ -92,6 +92,7 @@ def test_rows_after_the_end_are_an_error(streams: Streams) -> None:
     assert streams.output() == found
 
 
+@pytest.mark.slow
 def test_batches_after_the_end_do_no_harm(streams: Streams) -> None:
     expected = streams.expected()
     streams.options |= {"ends": ENDS}

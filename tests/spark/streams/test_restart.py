@@ -88,6 +88,7 @@ def test_a_state_of_another_query_is_refused(streams: Streams) -> None:
     assert not seen
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_its_state_is_refused(streams: Streams) -> None:
     first = streams.run()
     (streams.path / "state").rename(streams.path / "old state")
