@@ -36,7 +36,6 @@ def owed(streams: Streams) -> list[int]:
     return found
 
 
-@pytest.mark.slow
 def test_a_run_with_available_now_ends_with_nothing_owed(spilling: Streams) -> None:
     query = spilling.start()
     query.awaitTermination()
