@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
-from tests.local.inputs import SPILLING, SPILLING_ROWS, batches, sides
+from tests.local.inputs import PATIENCE_S, SPILLING, SPILLING_ROWS, batches, sides
 from tests.local.oracle import expected, rows_of
 from watersmeet.operators.family import ALGORITHMS
 
@@ -79,9 +81,19 @@ def test_every_algorithm_is_within_reach(algorithm: str) -> None:
 
 def test_the_first_row_needs_only_the_first_pair() -> None:
     left, right = sides(2_000, keys=1)
-    with wm.local.join(iter(batches(left, 1)), iter(batches(right, 1)), on="k") as run:
+    # A source that is asked for its second row has had its first one put into the inbox. Without
+    # this the thread of one source may start so late that the other's rows are all taken before.
+    both_asked_again = threading.Barrier(2)
+
+    def rows(table: pa.Table) -> Iterator[pa.RecordBatch]:
+        first, *others = batches(table, 1)
+        yield first
+        both_asked_again.wait(PATIENCE_S)
+        yield from others
+
+    with wm.local.join(rows(left), rows(right), on="k") as run:
         next(run)
-        assert sum(run.metrics.rows_in) < 20
+        assert run.metrics.rows_in == [1, 1]
 
 
 def test_waiting_input_stays_within_its_share_of_the_memory() -> None:
