@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,8 +34,7 @@ class Fault:
     instance: int = 0
 
     def __call__(self, plan: StreamPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-        task = Task.current()
-        if (task.batch, task.instance) != (self.batch, self.instance):
+        if not self.is_due():
             yield from host.run_batch(plan, batches)
             return
         with self._in_state():
@@ -44,6 +43,10 @@ class Fault:
                 yield rows
                 if number == 0 and self.where == "emit":
                     self.strike()
+
+    def is_due(self) -> bool:
+        task = Task.current()
+        return (task.batch, task.instance) == (self.batch, self.instance)
 
     def strike(self) -> None:
         try:
@@ -85,3 +88,14 @@ class Fault:
             mock.patch.object(InstanceState, "commit", commit_and_strike),
         ):
             yield
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Several faults in one query, each in a batch or an instance of its own."""
+
+    faults: Sequence[Fault]
+
+    def __call__(self, plan: StreamPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
+        due = [fault for fault in self.faults if fault.is_due()]
+        return due[0](plan, batches) if due else host.run_batch(plan, batches)

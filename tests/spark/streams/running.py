@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from watersmeet.spark.streams.join import join_streams
 
@@ -44,6 +45,7 @@ class Streams:
     spark: SparkSession
     path: Path
     options: dict[str, Any] = field(default_factory=lambda: {"on": "k"})
+    _schemas: dict[str, StructType] = field(default_factory=dict)
 
     def write(self, left: pa.Table, right: pa.Table, *, batches: int = 4) -> Streams:
         """Lay the inputs out as files, of which each micro-batch takes one of each side."""
@@ -62,10 +64,12 @@ class Streams:
 
     def stream(self, side: str, files: int = 1) -> DataFrame:
         folder = str(self.path / side)
-        schema = self.spark.read.parquet(folder).schema
-        reader = self.spark.readStream.schema(schema).option("maxFilesPerTrigger", files)
+        # Spark looks for it in the files with a job, and it does not change.
+        if side not in self._schemas:
+            self._schemas[side] = self.spark.read.parquet(folder).schema
+        reader = self.spark.readStream.schema(self._schemas[side])
         # Otherwise files are looked for by their age, and all of ours are of one moment.
-        return reader.parquet(folder)
+        return reader.option("maxFilesPerTrigger", files).parquet(folder)
 
     def joined(self, **changes: Any) -> DataFrame:
         options = {"state": self.path / "state", "ticks": None} | self.options | changes

@@ -16,7 +16,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from tests.spark.streams.faults import Fault
+from tests.spark.streams.faults import Fault, Faults
 from tests.spark.streams.running import Rows, Streams
 from watersmeet.spark.streams.host import run_batch
 from watersmeet.spark.streams.metrics import stream_metrics
@@ -47,12 +47,34 @@ def end(driver: subprocess.Popen[str]) -> None:
         return
 
 
+PLACES = ["rows", "files", "before", "after", "emit"]
+
+
 @pytest.mark.parametrize("what", [pytest.param("raise", marks=pytest.mark.slow), "worker"])
-@pytest.mark.parametrize("where", ["rows", "files", "before", "after", "emit"])
+def test_tasks_that_failed_are_run_again(
+    streams: Streams, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each place once, in one query: another attempt goes on as if nothing had happened."""
+    # From the second batch on, so that each has a version before it to go on from.
+    turns = [(batch, instance) for batch in (1, 2, 3) for instance in (0, 1)]
+    faults = [
+        Fault(where, what, streams.path / f"struck-{where}", batch, instance)
+        for where, (batch, instance) in zip(PLACES, turns, strict=False)
+    ]
+    monkeypatch.setattr("watersmeet.spark.streams.join.run_batch", Faults(faults))
+    found = streams.run(instances=2)
+    assert all(fault.marker.exists() for fault in faults)
+    assert found == streams.expected()
+    assert [batch["batch"] for batch in stream_metrics(streams.path / "state")] == [0, 1, 2, 3]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["raise", "worker"])
+@pytest.mark.parametrize("where", PLACES)
 def test_a_task_that_failed_is_run_again(
     streams: Streams, where: str, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another attempt goes on as if nothing had happened."""
+    """As above with one fault alone, which tells the places apart when one of them fails."""
     fault = Fault(where, what, streams.path / "struck")
     monkeypatch.setattr("watersmeet.spark.streams.join.run_batch", fault)
     found = streams.run()

@@ -14,9 +14,9 @@ from tests.spark.streams.running import LEFT, RIGHT, Streams
 pytestmark = pytest.mark.spark
 
 
-def test_each_batch_is_counted(streams: Streams) -> None:
-    found = streams.run()
-    batches = wm.stream_metrics(streams.path / "state")
+def test_each_batch_is_counted(ran: Streams) -> None:
+    found = ran.output()
+    batches = wm.stream_metrics(ran.path / "state")
     assert [batch["batch"] for batch in batches] == [0, 1, 2, 3]
     for side, table in enumerate((LEFT, RIGHT)):
         assert sum(batch["rows_in"][side] for batch in batches) == len(table)
@@ -29,7 +29,7 @@ def test_each_batch_is_counted(streams: Streams) -> None:
         assert batch["memory_limit"] == 2**28
     sizes = [batch["state_bytes"] for batch in batches]
     assert sizes[-1] > sizes[0]
-    files = (streams.path / "state").glob("instance-*/files/*")
+    files = (ran.path / "state").glob("instance-*/files/*")
     assert sizes[-1] <= sum(path.stat().st_size for path in files)
 
 

@@ -112,25 +112,22 @@ def test_runs_in_turn_give_what_sparks_own_join_gives(
     assert owed(streams) == [0, 0]
 
 
-def test_a_checkpoint_from_a_backup_is_an_error_that_says_what_to_restore(
-    streams: Streams,
-) -> None:
-    checkpoint, backup = streams.path / "checkpoint", streams.path / "backup"
-    streams.run()
+def test_a_checkpoint_from_a_backup_is_an_error_that_says_what_to_restore(ran: Streams) -> None:
+    checkpoint, backup = ran.path / "checkpoint", ran.path / "backup"
     shutil.copytree(checkpoint, backup)
-    streams.add("left", streams_rows(1), "more-1")
-    found = streams.run()
+    ran.add("left", streams_rows(1), "more-1")
+    found = ran.run()
     # Spark's file sink would skip a batch whose number it has, so that nothing of ours is asked.
     shutil.rmtree(checkpoint)
     shutil.copytree(backup, checkpoint)
-    streams.add("left", streams_rows(2), "more-0")
-    (streams.path / "left" / "more-1.parquet").unlink()
-    writer = streams.joined().writeStream.format("noop")
+    ran.add("left", streams_rows(2), "more-0")
+    (ran.path / "left" / "more-1.parquet").unlink()
+    writer = ran.joined().writeStream.format("noop")
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     query = writer.start()
     with pytest.raises(StreamingQueryException) as raised:
         query.awaitTermination()
-    assert streams.output() == found
+    assert ran.output() == found
     error = wm.stream_error(query)
     assert isinstance(error, wm.errors.StateError)
     assert str(error).startswith("Batch 4 came to ")
