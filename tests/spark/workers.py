@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
@@ -30,9 +33,21 @@ class Watched:
             self.peaks[worker] = max(self.peaks.get(worker, 0), held(worker).get("resident", 0))
 
 
+def end_workers(spark: SparkSession) -> None:
+    """Let Spark start new ones. It keeps those that have nothing to do for a minute, with all that
+    their allocators hold: memory of the tests before."""
+    before = workers(spark)
+    for worker in before:
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+    while set(before) & set(workers(spark)):
+        time.sleep(0.01)
+
+
 @contextmanager
 def watched(spark: SparkSession, *, every: float = 0.02) -> Iterator[Watched]:
-    """Look at the workers again and again while the block runs."""
+    """Look at the workers again and again while the block runs, which begins with none."""
+    end_workers(spark)
     seen, done = Watched(), threading.Event()
 
     def look() -> None:
