@@ -36,9 +36,10 @@ demo: setup ## two tables joined and aggregated on Spark, beside Spark's own
 	@$(BIN)/watersmeet demo
 
 # Three processes, for two cores: tests on Spark wait as long as they work. Each takes whole files of
-# tests, since those of one file share what they look at.
+# tests, since those of one file share what they look at, in the order of tests/conftest.py: left to
+# itself, xdist begins with the files of many tests and ends with those of few long ones.
 test: setup ## all tests but the slow ones
-	@$(BIN)/python -m pytest -n 3 --dist loadfile -q $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -q $(ARGS)
 
 test-slow: setup ## the tests that take minutes
 	@$(BIN)/python -m pytest -m slow $(ARGS)

@@ -27,6 +27,21 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
+# Where files take longest, a minute and more. They come first: a process that gets such a file last
+# works on it while the others have nothing to do.
+_LONGEST = ("tests/spark/streams", "tests/spark", "tests/unit/test_readme", "tests/memory")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        path = item.path.relative_to(config.rootpath).as_posix()
+        return next(
+            (n for n, start in enumerate(_LONGEST) if path.startswith(start)), len(_LONGEST)
+        )
+
+    items.sort(key=rank)
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session of a process; the JVM starts with the first test that asks for it."""
