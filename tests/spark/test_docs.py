@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.session import QUICKER
+
 pytestmark = pytest.mark.spark
+
+JAVA = "spark.driver.extraJavaOptions"
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
 CODE = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -24,7 +28,8 @@ def in_outline(printed: str) -> list[str]:
 
 def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     """In a process of its own: the page writes into the directory in which Java was started."""
-    start = 'import watersmeet as wm\nwm.session(cores=2, memory="1GB")\n'
+    java = {JAVA: QUICKER[JAVA]}
+    start = f'import watersmeet as wm\nwm.session(cores=2, memory="1GB", **{java})\n'
     program = start + f"print({BETWEEN!r})\n".join(CODE)
     ran = subprocess.run(
         [sys.executable, "-c", program],
