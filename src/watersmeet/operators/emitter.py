@@ -54,12 +54,24 @@ class ResultEmitter:
         stamps: tuple[Stamps, Stamps], stage: Stage,
     ) -> Iterator[Matches]:  # fmt: skip
         """Matches among candidate pairs. `stamps` are arrival stamps of whole sources."""
+        return self.report(sources, self.verified(sources, index), stamps, stage)
+
+    def verified(
+        self, sources: tuple[RowSource, RowSource], index: tuple[Index, Index]
+    ) -> tuple[Index, Index]:
+        """The candidate pairs that are partners."""
+        self._metrics.candidates += len(index[0])
+        mask = self._schema.verify(Rows(sources[0], index[0]), Rows(sources[1], index[1]))
+        if mask is None or mask.all():
+            return index
+        return index[0][mask], index[1][mask]
+
+    def report(
+        self, sources: tuple[RowSource, RowSource], index: tuple[Index, Index],
+        stamps: tuple[Stamps, Stamps], stage: Stage,
+    ) -> Iterator[Matches]:  # fmt: skip
+        """What the join type makes of pairs of partners."""
         left, right = Rows(sources[0], index[0]), Rows(sources[1], index[1])
-        self._metrics.candidates += len(left)
-        mask = self._schema.verify(left, right)
-        if mask is not None and not mask.all():
-            left = Rows(sources[0], index[0][mask])
-            right = Rows(sources[1], index[1][mask])
         if not len(left):
             return
         how = self._schema.how

@@ -15,6 +15,8 @@ from watersmeet.operators.rectangle.algorithm import RECTANGLE
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.reference.algorithm import REFERENCE
 from watersmeet.operators.reference.join import ReferenceJoin
+from watersmeet.operators.regions.algorithm import REGIONS
+from watersmeet.operators.regions.join import RegionJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.predicates import EqualKeys
 from watersmeet.rows.schema import MOST_INPUTS, JoinSchema
@@ -66,6 +68,7 @@ class Mechanism:
 MECHANISMS = (
     Mechanism("progressive", ProgressiveJoin, ProgressiveJoin.restore, PROGRESSIVE, purges=True),
     Mechanism("rectangle", RectangleJoin, RectangleJoin.restore, RECTANGLE),
+    Mechanism("regions", RegionJoin, RegionJoin.restore, REGIONS, takes_bands=True),
     Mechanism(
         "reference",
         ReferenceJoin,

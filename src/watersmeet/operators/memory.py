@@ -1,7 +1,8 @@
-"""The memory part of a join: both tables, how much they may hold, and which rows have to leave."""
+"""The memory part of a join: its tables, how much they may hold, and which rows have to leave."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import NamedTuple
@@ -13,10 +14,13 @@ from numpy.typing import NDArray
 from watersmeet.kernels.hashing import partition_of
 from watersmeet.model import Side
 from watersmeet.policies.flush import Victim
+from watersmeet.rows.address import Index
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.columns import variable_bytes
 from watersmeet.store.index import Codes
-from watersmeet.store.runs import STILL_HERE, resident_piece
-from watersmeet.store.table import Table, batch_bytes, row_bytes
+from watersmeet.store.rows import IndexedRows
+from watersmeet.store.runs import STILL_HERE, Piece, resident_piece
+from watersmeet.store.table import Table, row_bytes
 
 # An arriving batch is taken in pieces of at most this fraction of the capacity, so that one flush
 # frees enough for many pieces.
@@ -40,22 +44,24 @@ class NewRows(NamedTuple):
     nbytes: int
 
 
-class MemoryPart:
-    """R_mem1 and R_mem2 under one capacity, in bytes, or in rows when `rows` is given."""
+class MemoryPart(ABC):
+    """The rows of all inputs under one capacity, in bytes, or in rows when `rows` is given."""
+
+    tables: tuple[IndexedRows, ...]
 
     def __init__(
-        self, schema: JoinSchema, *, nbytes: int, rows: int | None, partitions: int
+        self, schema: JoinSchema, row_bytes: Sequence[int], *, nbytes: int, rows: int | None
     ) -> None:
-        self._schemas = [schema.stored(side) for side in Side]
-        self.row_bytes = [row_bytes(stored) for stored in self._schemas]
+        """`row_bytes` are the bytes of a row of each input, without values of variable width."""
+        self._schemas = [schema.stored(n) for n in range(len(schema.inputs))]
+        self.row_bytes = list(row_bytes)
         self._counts_rows = rows is not None
-        self._partitions = partitions
         self._all = nbytes if rows is None else rows
         self.lent = 0
         """Bytes of the capacity that are lent to input, while a batch is larger than its share."""
         self.reserved = 0
         """Bytes of the capacity that marks need."""
-        self.tables = tuple(self._new_table(side) for side in Side)
+        self.tables = self._new_tables()
 
     @property
     def capacity(self) -> int:
@@ -79,6 +85,98 @@ class MemoryPart:
     def nbytes(self) -> int:
         return sum(table.nbytes for table in self.tables)
 
+    def overflow(self, piece: NewRows) -> int:
+        """How many bytes (or rows, if rows are counted) must leave before these rows fit."""
+        size = len(piece.rows) if self._counts_rows else piece.nbytes
+        return max(self.used + size - self.capacity, 0)
+
+    def pieces(self, input: int, rows: pa.RecordBatch) -> Iterator[NewRows]:
+        """Cut rows into pieces small enough to be added one after the other."""
+        nbytes, start = self.batch_bytes(input, rows), 0
+        mean = max(nbytes // max(len(rows), 1), 1)
+        while start < len(rows):
+            share = max(int(self.capacity * _PIECE_SHARE), 1)
+            count = min(share if self._counts_rows else max(share // mean, 1), len(rows) - start)
+            if count < len(rows):
+                nbytes = self.batch_bytes(input, rows.slice(start, count))
+            # Some rows are longer than the mean: halve the piece until it is small enough.
+            while count > 1 and nbytes > 2 * share and not self._counts_rows:
+                count //= 2
+                nbytes = self.batch_bytes(input, rows.slice(start, count))
+            yield NewRows(rows.slice(start, count), slice(start, start + count), nbytes)
+            start += count
+
+    def mean_bytes(self, input: int) -> float:
+        return self.tables[input].mean_bytes()
+
+    def block_rows(self, input: int, block_bytes: int) -> int:
+        return max(1, int(block_bytes / self.tables[input].latest_mean_bytes()))
+
+    @property
+    def is_empty(self) -> bool:
+        return not any(map(len, self.tables))
+
+    def batch_bytes(self, input: int, rows: pa.RecordBatch) -> int:
+        """By how many bytes a table grows when these rows are added."""
+        return len(rows) * self.row_bytes[input] + sum(map(variable_bytes, rows.columns))
+
+    def resize(self, capacity: int) -> None:
+        """Change the capacity; the caller has made the rows fit it."""
+        self.capacity = capacity
+        old = self.tables
+        self.tables = self._new_tables()
+        for input, table in enumerate(old):
+            for start in range(0, len(table), _COPIED_ROWS):
+                index = np.arange(start, min(start + _COPIED_ROWS, len(table)))
+                self._copy(input, table, index)
+
+    def free(self) -> None:
+        """Free all memory; the memory part cannot be used any more."""
+        self.reserved = 0
+        self.tables = tuple(self._make_table(n, rows=0, nbytes=0) for n in range(len(self.tables)))
+
+    def reserve_rows(self, rows: Sequence[int]) -> None:
+        """Make new tables for `rows` rows of each side, whatever the capacity. The old tables must
+        be empty."""
+        self.tables = self._new_tables(rows)
+
+    def _new_tables(self, rows: Sequence[int] | None = None) -> tuple[IndexedRows, ...]:
+        # A single row is always taken in, however small the capacity and large the row.
+        nbytes = 2**36 if self._counts_rows else 2 * self._all + 2**31
+        return tuple(
+            self._make_table(
+                n, rows=max(self._most_rows(n), rows[n] if rows else 0) + 2, nbytes=nbytes
+            )
+            for n in range(len(self._schemas))
+        )
+
+    def _most_rows(self, input: int) -> int:
+        return self._all if self._counts_rows else self._all // self.row_bytes[input]
+
+    @abstractmethod
+    def _make_table(self, input: int, *, rows: int, nbytes: int) -> IndexedRows: ...
+
+    @abstractmethod
+    def put_back(self, input: int, piece: Piece) -> None:
+        """Add rows that were saved."""
+
+    @abstractmethod
+    def _copy(self, input: int, old: IndexedRows, index: Index) -> None:
+        """Add some rows of an old table to the new one of an input."""
+
+
+class PartitionedMemory(MemoryPart):
+    """R_mem1 and R_mem2 in hash partitions."""
+
+    tables: tuple[Table, ...]
+
+    def __init__(
+        self, schema: JoinSchema, *, nbytes: int, rows: int | None, partitions: int
+    ) -> None:
+        self._partitions = partitions
+        each = [row_bytes(schema.stored(side)) for side in Side]
+        super().__init__(schema, each, nbytes=nbytes, rows=rows)
+
     @property
     def rows(self) -> NDArray[np.int64]:
         """Rows in memory by [side, partition]."""
@@ -99,27 +197,6 @@ class MemoryPart:
             rows, partitions = table.first_of_each(after=after[side])
             oldest[side, partitions] = table.stamps[rows]
         return oldest
-
-    def overflow(self, piece: NewRows) -> int:
-        """How many bytes (or rows, if rows are counted) must leave before these rows fit."""
-        size = len(piece.rows) if self._counts_rows else piece.nbytes
-        return max(self.used + size - self.capacity, 0)
-
-    def pieces(self, rows: pa.RecordBatch) -> Iterator[NewRows]:
-        """Cut rows into pieces small enough to be added one after the other."""
-        nbytes, start = batch_bytes(rows), 0
-        mean = max(nbytes // max(len(rows), 1), 1)
-        while start < len(rows):
-            share = max(int(self.capacity * _PIECE_SHARE), 1)
-            count = min(share if self._counts_rows else max(share // mean, 1), len(rows) - start)
-            if count < len(rows):
-                nbytes = batch_bytes(rows.slice(start, count))
-            # Some rows are longer than the mean: halve the piece until it is small enough.
-            while count > 1 and nbytes > 2 * share and not self._counts_rows:
-                count //= 2
-                nbytes = batch_bytes(rows.slice(start, count))
-            yield NewRows(rows.slice(start, count), slice(start, start + count), nbytes)
-            start += count
 
     def choose(self, victims: Sequence[Victim], target: float) -> tuple[NDArray[np.int64], Reasons]:
         """Go through the policy's victims until `target` bytes, or rows if rows are counted, leave.
@@ -142,42 +219,12 @@ class MemoryPart:
                 break
         return taken, reasons
 
-    def mean_bytes(self, side: Side) -> float:
-        return self.tables[side].mean_bytes()
+    def _make_table(self, input: int, *, rows: int, nbytes: int) -> Table:
+        return Table(self._schemas[input], rows=rows, nbytes=nbytes, partitions=self._partitions)
 
-    def block_rows(self, side: Side, block_bytes: int) -> int:
-        return max(1, int(block_bytes / self.tables[side].latest_mean_bytes()))
+    def put_back(self, input: int, piece: Piece) -> None:
+        self.tables[input].add(piece.codes, piece.ats, piece.rows)
 
-    def resize(self, capacity: int) -> None:
-        """Change the capacity; the caller has made the rows fit it."""
-        self.capacity = capacity
-        old = self.tables
-        self.tables = tuple(self._new_table(side) for side in Side)
-        for side in Side:
-            for start in range(0, len(old[side]), _COPIED_ROWS):
-                index = np.arange(start, min(start + _COPIED_ROWS, len(old[side])))
-                piece = resident_piece(old[side], index, 0)
-                self.tables[side].add(piece.codes, piece.ats, piece.rows)
-
-    def free(self) -> None:
-        """Free all memory; the memory part cannot be used any more."""
-        self.reserved = 0
-        self.tables = tuple(
-            Table(schema, rows=0, nbytes=0, partitions=self._partitions) for schema in self._schemas
-        )
-
-    def reserve_rows(self, rows: Sequence[int]) -> None:
-        """Make new tables for `rows` rows of each side, whatever the capacity. The old tables must
-        be empty."""
-        self.tables = tuple(self._new_table(side, rows[side]) for side in Side)
-
-    def _new_table(self, side: Side, rows: int = 0) -> Table:
-        # A single row is always taken in, however small the capacity and large the row.
-        limit = self._all if self._counts_rows else self._all // self.row_bytes[side]
-        nbytes = 2**36 if self._counts_rows else 2 * self._all + 2**31
-        return Table(
-            self._schemas[side],
-            rows=max(limit, rows) + 2,
-            nbytes=nbytes,
-            partitions=self._partitions,
-        )
+    def _copy(self, input: int, old: IndexedRows, index: Index) -> None:
+        assert isinstance(old, Table)
+        self.put_back(input, resident_piece(old, index, 0))

@@ -43,6 +43,10 @@ class Metrics:
     bytes_spilled: int = 0
     md_tasks: int = 0
     dd_tasks: int = 0
+    blocks_joined: int = 0
+    """Pairs of an outer chunk and an inner block that a nested loop has joined."""
+    blocks_skipped: int = 0
+    """Such pairs that it left out, because their values cannot meet."""
     memory_used: int = 0
     memory_peak: int = 0
     rows_purged: int = 0

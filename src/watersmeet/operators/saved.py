@@ -13,6 +13,7 @@ import os
 import struct
 from collections.abc import Sequence
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from watersmeet.errors import StateError
 from watersmeet.model import Side
+from watersmeet.operators.leaving import Leaving
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.workspace import Workspace
 from watersmeet.rows.on import name_of
@@ -36,7 +38,7 @@ Manifest = dict[str, Any]
 
 Runs = tuple[list[SpilledRun], list[SpilledRun]]
 
-FORMAT = 4
+FORMAT = 5
 # Each segment is a file to open when the state is read. All of memory is written again when
 # there are so many, which adds this fraction of it to an average save.
 _MOST_SEGMENTS = 64
@@ -64,15 +66,13 @@ class StateArea(Protocol):
 class SavedRows:
     """A join's rows together with what has been saved of them.
 
-    Rows get rising stamps as they come and leave memory oldest first in each partition, but for
-    those that are pinned. So a row that was written to a segment is in memory still exactly if its
-    stamp is not below that of its partition's oldest row, or is below that of the pinned ones.
-    Rows that the mechanism has dropped before older ones left (`Workspace.was_dropped`) are left
-    out, too.
+    Rows get rising stamps as they come, and are saved in that order. `leaving` knows which of them
+    have left memory since.
     """
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: Workspace, leaving: Leaving) -> None:
         self._workspace = workspace
+        self._leaving = leaving
         self._segments: tuple[list[Manifest], list[Manifest]] = ([], [])
         self._saved_until = [0, 0]
         """The stamp up to which each side's rows have been written to a segment."""
@@ -87,10 +87,12 @@ class SavedRows:
         marks = self._save_marks(area)
         for side in Side:
             self._save_segment(side, area)
+        bits = list[str]()
+        leaving = self._leaving.save(partial(self._put_bits, area, bits))
         self._hand_over(area, runs)
         numbers = {local: number for number, local in enumerate(self._names)}
         names = {segment["name"] for side in self._segments for segment in side}
-        names |= set(self._names.values())
+        names |= {*self._names.values(), *bits}
         if marks and "name" in marks:
             names.add(marks["name"])
         return {
@@ -101,16 +103,15 @@ class SavedRows:
             ],
             "segments": [list(side) for side in self._segments],
             "resident": [len(table) for table in self._workspace.memory.tables],
-            "oldest": self._workspace.oldest().tolist(),
-            "pinned": self._workspace.pinned(),
+            "leaving": leaving,
             "marks": marks,
             "files": sorted(names),
         }
 
     def begin_anew(self) -> None:
         """Have all rows in memory written by the next save, and none of the segments kept."""
-        for segments in self._segments:
-            segments.clear()
+        for side in Side:
+            self._forget_segments(side)
         self._saved_until = [0, 0]
 
     def load(self, area: StateArea, manifest: Manifest) -> list[Runs]:
@@ -120,10 +121,10 @@ class SavedRows:
             self._load_marks(manifest["marks"], area)
         memory = self._workspace.memory
         memory.reserve_rows(manifest["resident"])
+        self._leaving.load(manifest["leaving"], partial(self._get_bits, area))
         for side in Side:
-            oldest = np.array(manifest["oldest"][side], np.int64)
             for segment in manifest["segments"][side]:
-                self._load_segment(side, segment, oldest, manifest["pinned"][side], area)
+                self._load_segment(side, segment, area)
             self._segments[side].extend(manifest["segments"][side])
             stamps = memory.tables[side].stamps
             self._saved_until[side] = int(stamps[-1]) + 1 if len(stamps) else 0
@@ -137,7 +138,7 @@ class SavedRows:
         first = int(np.searchsorted(table.stamps, self._saved_until[side]))
         written = sum(segment["rows"] for segment in segments) + len(table) - first
         if written > 2 * len(table) or len(segments) >= _MOST_SEGMENTS:
-            segments.clear()
+            self._forget_segments(side)
             first = 0
         if first == len(table):
             return
@@ -148,17 +149,15 @@ class SavedRows:
         write_index(workspace.spill.path / run.name, [run])
         name = area.put(workspace.spill.path / run.name)
         segments.append({"name": name, "rows": run.rows})
+        self._leaving.written(side, run.rows)
         self._saved_until[side] = int(table.stamps[-1]) + 1
         run.remove()
 
-    def _load_segment(
-        self,
-        side: Side,
-        segment: Manifest,
-        oldest: NDArray[np.int64],
-        pinned: int,
-        area: StateArea,
-    ) -> None:
+    def _forget_segments(self, side: Side) -> None:
+        self._segments[side].clear()
+        self._leaving.forgotten(side)
+
+    def _load_segment(self, side: Side, segment: Manifest, area: StateArea) -> None:
         workspace = self._workspace
         local = self._fetch(segment["name"], area)
         described = read_index(local)[0] | {"name": local.name}
@@ -166,14 +165,11 @@ class SavedRows:
         read = run.open(IoKind.SCAN)
         for number in range(run.block_count):
             piece = read(number)
-            here = piece.ats >= oldest[workspace.memory.partition_of(piece.codes)]
-            here |= piece.ats < pinned
-            if (gone := workspace.was_dropped(side, piece.codes, piece.ats)) is not None:
-                here &= ~gone
+            here = self._leaving.here(side, piece)
             if not here.all():
                 piece = piece.take(np.flatnonzero(here))
             if len(piece):
-                workspace.memory.tables[side].add(piece.codes, piece.ats, piece.rows)
+                workspace.memory.put_back(side, piece)
         local.unlink()
 
     # ---- rows on disk ---------------------------------------------------------------------------
@@ -215,29 +211,31 @@ class SavedRows:
     # ---- marks ----------------------------------------------------------------------------------
 
     def _save_marks(self, area: StateArea) -> Manifest | None:
-        emitter, spill = self._workspace.emitter, self._workspace.spill
+        emitter = self._workspace.emitter
         if not any(emitter.marked):
             return None
         saved, bits = {"base": emitter.marks.base}, emitter.marks.to_save()
-        if not len(bits):
-            return saved
+        return saved | self._put_bits(area, [], bits) if len(bits) else saved
+
+    def _load_marks(self, saved: Manifest, area: StateArea) -> None:
+        emitter = self._workspace.emitter
+        bits = self._get_bits(area, saved) if "name" in saved else np.empty(0, np.uint8)
+        emitter.marks = Marks.load(saved["base"], bits)
+        self._workspace.memory.reserved = emitter.marks.nbytes
+
+    def _put_bits(self, area: StateArea, names: list[str], bits: NDArray[np.uint8]) -> Manifest:
+        """Have bits in a file of the area; adds its name to `names`."""
+        spill = self._workspace.spill
         writer = spill.create(_BITS, IoKind.FLUSH)
         batch = pa.RecordBatch.from_arrays([pa.array(bits)], schema=_BITS)
         block = writer.append(batch, (0, 0), first=True)
         path = spill.path / writer.finish()
         name = area.put(path)
         path.unlink()
-        return saved | {"name": name, "block": [block.offset, block.length, block.checksum]}
+        names.append(name)
+        return {"name": name, "block": [block.offset, block.length, block.checksum]}
 
-    def _load_marks(self, saved: Manifest, area: StateArea) -> None:
-        emitter = self._workspace.emitter
-        bits = np.empty(0, np.uint8)
-        if "name" in saved:
-            bits = self._read_marks(saved, area)
-        emitter.marks = Marks.load(saved["base"], bits)
-        self._workspace.memory.reserved = emitter.marks.nbytes
-
-    def _read_marks(self, saved: Manifest, area: StateArea) -> NDArray[np.uint8]:
+    def _get_bits(self, area: StateArea, saved: Manifest) -> NDArray[np.uint8]:
         spill = self._workspace.spill
         local = self._fetch(saved["name"], area)
         reader = spill.open(local.name, _BITS, IoKind.SCAN)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from watersmeet.model import Side
-from watersmeet.operators.emitter import ResultEmitter, Stamps
+from watersmeet.operators.emitter import ResultEmitter
 from watersmeet.operators.memory import MemoryPart
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Index, Matches
-from watersmeet.rows.leaves import Mask
 from watersmeet.rows.schema import EncodedRows, JoinSchema
 from watersmeet.store.account import MemoryAccount
-from watersmeet.store.index import Codes, PairBuffer
+from watersmeet.store.index import PairBuffer
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 
@@ -28,7 +25,7 @@ MakeRoom = Callable[[int], Iterator[Matches]]
 """Makes at least this many bytes of rows leave memory, or this many rows if rows are counted."""
 
 
-class Workspace(ABC):
+class Workspace:
     """The rows in memory, the spill area, the emitter of results and the memory account.
 
     Mechanisms add their runs, and what they know of who has met whom.
@@ -56,20 +53,6 @@ class Workspace(ABC):
         most = shares.chunk // sum(memory.row_bytes)
         self.pairs = PairBuffer(max(1, min(tuning.chunk_rows, most)))
         self.emitter = ResultEmitter(schema, self.metrics, self.pairs, most_bytes=shares.results)
-
-    @abstractmethod
-    def oldest(self) -> NDArray[np.int64]:
-        """By [side, partition], the stamp of the oldest row in memory; all newer ones are there."""
-
-    @abstractmethod
-    def pinned(self) -> list[int]:
-        """For each side, the stamp below which rows are in memory as well, although newer rows have
-        been spilled; 0 if there are no such rows."""
-
-    def was_dropped(self, side: Side, codes: Codes, stamps: Stamps) -> Mask | None:
-        """Which of these rows, read from a segment, have been dropped from memory or may be,
-        although older rows of their partition are still there; None if there are none."""
-        return None
 
     # ---- rows that arrive -----------------------------------------------------------------------
 
@@ -113,7 +96,7 @@ class Workspace(ABC):
     def _fit(self, make_room: MakeRoom) -> Iterator[Matches]:
         # Not until `used` fits: marks cannot be flushed, and may need more than the capacity.
         memory = self.memory
-        while memory.used > memory.capacity and memory.rows.any():
+        while memory.used > memory.capacity and not memory.is_empty:
             yield from make_room(memory.used - memory.capacity)
 
     def report_memory(self, building: int = 0) -> None:
@@ -127,7 +110,5 @@ class Workspace(ABC):
     def close(self) -> None:
         """Free all memory and remove the spilled files."""
         self.spill.close()
-        for table in self.memory.tables:
-            table.clear()
         self.memory.free()
         self.report_memory()

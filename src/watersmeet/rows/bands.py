@@ -44,6 +44,8 @@ _SIGN = np.uint64(2**63)
 _LONG_DIGITS = 18
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_S = 86_400
+_MOST_BUCKETS = 2.0**38
+_SMALLEST_WIDTH = 1e-290
 
 
 class BandCodec(Protocol):
@@ -58,6 +60,23 @@ class BandCodec(Protocol):
 
     def holds(self, left: pa.Array, right: pa.Array) -> Mask:
         """Which pairs are in the band. None of the values is null."""
+        ...
+
+    @property
+    def reach_decides(self) -> bool:
+        """Whether all rows whose codes are within reach of each other are in the band."""
+        ...
+
+    @property
+    def has_buckets(self) -> bool:
+        """Whether values can be divided into buckets: the band has two ends, and a width."""
+        ...
+
+    def buckets(self, side: Side, codes: Codes) -> Integers:
+        """The number of each value's bucket. Those of two values in the band differ by at most 1.
+
+        Buckets are about half as wide as the band.
+        """
         ...
 
 
@@ -181,6 +200,26 @@ class IntegerBand:
     low: int | None
     high: int | None
 
+    @property
+    def reach_decides(self) -> bool:
+        return True
+
+    @property
+    def has_buckets(self) -> bool:
+        return self.low is not None and self.high is not None
+
+    def buckets(self, side: Side, codes: Codes) -> Integers:
+        assert self.low is not None
+        assert self.high is not None
+        steps: Integers = (codes ^ _SIGN).view(np.int64)
+        middle = (self.low + self.high) // 2
+        if side is Side.LEFT:
+            # Then left and right differ by no more than `wide`, whichever is larger.
+            steps = _plus(steps, -middle)
+        wide = min(max(self.high - middle, 1), _MOST)
+        numbers: Integers = steps // wide
+        return numbers
+
     def encode(self, side: Side, values: pa.Array) -> Encoded:
         steps, valid = self._steps(values)
         return Encoded(_code(steps), valid)
@@ -267,6 +306,30 @@ class FloatBand:
     high: float | None
     low_open: bool
     high_open: bool
+    reach_decides: bool = False
+
+    @property
+    def has_buckets(self) -> bool:
+        if self.low is None or self.high is None:
+            return False
+        width = self.high - self.low
+        # Where the ends are much larger than their distance, rounding moves values too far.
+        far = max(abs(self.low), abs(self.high)) > 2**30 * width
+        return _SMALLEST_WIDTH < width < math.inf and not far
+
+    def buckets(self, side: Side, codes: Codes) -> Integers:
+        """A bucket is a little wider than half of the band, to make up for rounding. Beyond numbers
+        so large that rounding might move them by a whole bucket, all are in one."""
+        assert self.low is not None
+        assert self.high is not None
+        floats = _float_of(codes)
+        if side is Side.LEFT:
+            floats = floats - (self.low / 2 + self.high / 2)
+        wide = (self.high - self.low) / 2 * (1 + 2**-10)
+        with np.errstate(invalid="ignore", over="ignore"):
+            numbers = np.clip(np.floor(floats / wide), -_MOST_BUCKETS, _MOST_BUCKETS)
+        whole: Integers = np.nan_to_num(numbers).astype(np.int64)
+        return whole
 
     def encode(self, side: Side, values: pa.Array) -> Encoded:
         floats, valid = self._floats(values)

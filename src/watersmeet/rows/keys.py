@@ -98,8 +98,13 @@ class CodeKeys:
         return None
 
     def encode(self, side: Side, batch: pa.RecordBatch) -> Encoded:
+        plain = self.plain(side, batch)
+        return Encoded(hashing.hash_codes(plain.codes), plain.valid, None)
+
+    def plain(self, side: Side, batch: pa.RecordBatch) -> Encoded:
+        """The bits of each key, in place of their hash."""
         leaves = _leaves(self.columns, side, batch)
-        return Encoded(hashing.hash_codes(self._codes(leaves.fixed)), leaves.valid, None)
+        return Encoded(self._codes(leaves.fixed), leaves.valid, None)
 
     def _codes(self, fixed: list[Fixed]) -> Hashes:
         codes = _unsigned(fixed[0])

@@ -23,7 +23,17 @@ from watersmeet.rows.keys import KeyCodec, equal_keys
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.output import KeyPair
 
-Encode = Callable[[pa.RecordBatch], Encoded]
+
+class Columns(Protocol):
+    """Rows of an input, column by column: a record batch, or rows that are copied as needed."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+    def column(self, number: int) -> pa.Array: ...
+
+
+Encode = Callable[[Columns], Encoded]
 Verify = Callable[[Rows, Rows], Mask]
 
 
@@ -41,6 +51,11 @@ class Predicate(Protocol):
     @property
     def codes_decide(self) -> bool:
         """Whether two values of one side are the same exactly if their codes are."""
+        ...
+
+    @property
+    def reach_decides(self) -> bool:
+        """Whether all rows whose codes are within reach of each other are partners."""
         ...
 
     def describe(self) -> list[str]:
@@ -81,6 +96,10 @@ class EqualKeys:
         """Whether keys are equal exactly when their codes are."""
         return self.hidden is None and any(self.codec.payload(end) is None for end in Side)
 
+    @property
+    def reach_decides(self) -> bool:
+        return self.codes_decide
+
     def describe(self) -> list[str]:
         return [f"{key.left} = {key.right}" for key in self.keys]
 
@@ -118,13 +137,17 @@ class ValuesInBand:
     hidden: None = None
     codes_decide: bool = True
 
+    @property
+    def reach_decides(self) -> bool:
+        return self.codec.reach_decides
+
     def describe(self) -> list[str]:
         return [self.words]
 
     def encoder(self, end: Side) -> Encode:
         return partial(self._encode, end)
 
-    def _encode(self, end: Side, batch: pa.RecordBatch) -> Encoded:
+    def _encode(self, end: Side, batch: Columns) -> Encoded:
         return self.codec.encode(end, batch.column(self.columns[end]))
 
     def reach(self, end: Side, codes: Codes) -> tuple[Codes, Codes]:

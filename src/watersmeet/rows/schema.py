@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from watersmeet.model import JoinType, Side
 from watersmeet.rows.address import Matches, Rows
 from watersmeet.rows.bands import Band
 from watersmeet.rows.condition import Condition, ConditionLike
+from watersmeet.rows.edges import Edge, TakenRows
 from watersmeet.rows.encoded import Codes
 from watersmeet.rows.intake import Intake
 from watersmeet.rows.keys import KeyColumn, Rehash, codec_for, equal_keys
@@ -164,11 +165,6 @@ class JoinSchema:
             pair = output_columns(declared, kept, _keys(predicates), how=shape, suffixes=suffixes)
             resolved = Condition.resolve(condition, pair)
         stored, hidden = _with_hidden(kept, predicates)
-        verifiers = [
-            (each.ends, verify)
-            for each, where in zip(predicates, hidden, strict=True)
-            if (verify := each.verifier(where)) is not None
-        ]
         return cls(
             inputs=declared,
             how=how,
@@ -180,7 +176,7 @@ class JoinSchema:
             _stored=stored,
             _hidden=hidden,
             _encoders=tuple(_encoders(n, predicates) for n in range(len(inputs))),
-            _verifiers=tuple(verifiers),
+            _verifiers=_verifiers(predicates, hidden),
         )
 
     @property
@@ -227,6 +223,35 @@ class JoinSchema:
             columns = [*batch.columns, *hidden]
             batch = pa.RecordBatch.from_arrays(columns, schema=self._stored[input])
         return EncodedRows(tuple(codes), valid, batch)
+
+    def in_order(self) -> JoinSchema:
+        """The same join, with all predicates between two inputs as one whose codes have an order.
+
+        Results of either can be materialised by both.
+        """
+        parts: dict[tuple[int, int], list[Predicate]] = {}
+        for each in self.predicates:
+            parts.setdefault(each.ends, []).append(each)
+        edges = tuple(Edge.of(each) for each in parts.values())
+        kept = tuple(intake.kept for intake in self._intakes)
+        stored, hidden = _with_hidden(kept, edges)
+        return replace(
+            self,
+            predicates=edges,
+            _stored=stored,
+            _hidden=hidden,
+            _encoders=tuple(_encoders(n, edges) for n in range(len(self.inputs))),
+            _verifiers=_verifiers(edges, hidden),
+        )
+
+    @property
+    def edges(self) -> tuple[Edge, ...]:
+        """The predicates of a schema that is `in_order`."""
+        return tuple(each for each in self.predicates if isinstance(each, Edge))
+
+    def encode_again(self, input: int, rows: Rows) -> tuple[Codes, ...]:
+        """The codes of stored rows of an input, which `encode` has computed before."""
+        return tuple(encode(TakenRows(rows)).codes for encode in self._encoders[input])
 
     def verify(self, *rows: Rows | None) -> Mask | None:
         """Which candidates are matches; None when codes alone decide.
@@ -343,6 +368,16 @@ def _key_pair(
 def _encoders(input: int, predicates: Sequence[Predicate]) -> tuple[Encode, ...]:
     return tuple(
         each.encoder(Side(each.ends.index(input))) for each in predicates if input in each.ends
+    )
+
+
+def _verifiers(
+    predicates: Sequence[Predicate], hidden: Sequence[tuple[int, int]]
+) -> tuple[tuple[tuple[int, int], Verify], ...]:
+    return tuple(
+        (each.ends, verify)
+        for each, where in zip(predicates, hidden, strict=True)
+        if (verify := each.verifier(where)) is not None
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -58,6 +59,11 @@ class RowStore:
     def take(self, column: int, index: Index) -> pa.Array:
         return self._columns[column].take(index)
 
+    def batch(self, index: Index) -> pa.RecordBatch:
+        """All columns at these positions."""
+        columns = [column.take(index) for column in self._columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
     def key_buffers(self, column: int) -> KeyBuffers:
         return self._columns[column].key_buffers()
 
@@ -105,6 +111,14 @@ class RowStore:
     def _bytes_of_rows(self) -> int:
         variable = sum(column.variable_bytes for column in self._columns)
         return len(self) * self._row_bytes + variable
+
+
+class IndexedRows(RowStore, ABC):
+    """Rows in memory that are found by their codes."""
+
+    @abstractmethod
+    def codes(self, index: Index) -> NDArray[np.uint64]:
+        """The codes of rows by number."""
 
 
 def _leaves(kind: pa.DataType) -> int:

@@ -15,6 +15,7 @@ from watersmeet.rows.address import Index
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.values import rows_at
 from watersmeet.store.index import Codes
+from watersmeet.store.rows import IndexedRows
 from watersmeet.store.spill import Block, BlockWriter, IoKind, SpillArea
 from watersmeet.store.table import Table
 
@@ -208,8 +209,11 @@ def by_code(table: Table, index: NDArray[np.int32]) -> Index:
     return index[np.argsort(table.codes(index), kind="stable")].astype(np.int64)
 
 
-def resident_piece(table: Table, index: Index, departed: int) -> Piece:
-    codes = table.codes(index)
+def resident_piece(
+    table: IndexedRows, index: Index, departed: int, codes: Codes | None = None
+) -> Piece:
+    """Rows of a table with their stamps; `codes` are theirs, if they are known."""
+    codes = table.codes(index) if codes is None else codes
     stamps = [codes, table.stamps[index], np.full(len(index), departed)]
     columns = [table.take(column, index) for column in range(len(table.schema))]
     batch = pa.RecordBatch.from_arrays(
@@ -259,11 +263,20 @@ class RunWriter:
         self._out.abandon()
 
 
-def write_run(writer: RunWriter, table: Table, index: Index, *, departed: int) -> SpilledRun:
-    """Write rows of a table as one run, in the order given."""
+def write_run(
+    writer: RunWriter,
+    table: IndexedRows,
+    index: Index,
+    *,
+    departed: int,
+    codes: Codes | None = None,
+) -> SpilledRun:
+    """Write rows of a table as one run, in the order given; `codes` are theirs, if known."""
     size = _BLOCKS_COPIED * writer.block_rows
     for start in range(0, len(index), size):
-        writer.append(resident_piece(table, index[start : start + size], departed))
+        part = slice(start, start + size)
+        known = None if codes is None else codes[part]
+        writer.append(resident_piece(table, index[part], departed, known))
     stamps = table.stamps[index]
     arrived = (int(stamps.min()), int(stamps.max())) if len(index) else (0, 0)
     return writer.cut((departed, departed), arrived=arrived)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from watersmeet.kernels import sorting
 from watersmeet.rows.address import Index
@@ -98,11 +99,11 @@ class SortedIndex:
         while len(self._ends) > 1 and self._is_due():
             self._merge_last()
 
-    def in_order(self) -> tuple[Codes, Index]:
-        """All codes in ascending order, and the rows that have them."""
+    def in_order(self) -> tuple[Codes, NDArray[np.int32]]:
+        """All codes in ascending order, and the rows that have them, until rows are added."""
         while len(self._ends) > 1:
             self._merge_last()
-        return self._codes[: len(self)], self._rows[: len(self)].astype(np.int64)
+        return self._codes[: len(self)], self._rows[: len(self)]
 
     def _is_due(self) -> bool:
         before, last = np.diff([0, *self._ends])[-2:].tolist()

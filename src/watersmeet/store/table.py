@@ -14,7 +14,7 @@ from watersmeet.rows.address import Index
 from watersmeet.rows.values import Mask
 from watersmeet.store.columns import variable_bytes
 from watersmeet.store.index import INDEX_BYTES, Codes, HashIndex, PairBuffer
-from watersmeet.store.rows import RowStore, stored_bytes
+from watersmeet.store.rows import IndexedRows, stored_bytes
 
 
 @lru_cache
@@ -28,7 +28,7 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
     return len(batch) * row_bytes(batch.schema) + sum(map(variable_bytes, batch.columns))
 
 
-class Table(RowStore):
+class Table(IndexedRows):
     """Rows of one side with a hash index over all of them, counted by hash partition."""
 
     def __init__(self, schema: pa.Schema, *, rows: int, nbytes: int, partitions: int) -> None:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from watersmeet.model import Side
 from watersmeet.operators.compaction import compact, merged_by_code
+from watersmeet.operators.leaving import OldestFirst
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.progressive import state
 from watersmeet.operators.progressive.algorithm import ProgressiveAlgorithm
@@ -65,7 +66,7 @@ class ProgressiveJoin:
         self.metrics: Metrics = self.workspace.metrics
         self.metrics.statistics = self.statistics
         self._clock = clock
-        self._saved = SavedRows(self.workspace)
+        self._saved = SavedRows(self.workspace, OldestFirst(self.workspace))
 
     @property
     def limit(self) -> int:
@@ -78,7 +79,7 @@ class ProgressiveJoin:
             yield from workspace.emitter.alone(side, BatchRows(encoded.rows), nulls)
             encoded = encoded.with_keys()
         workspace.count_broken_promises(side, encoded.codes)
-        for piece in workspace.memory.pieces(encoded.rows):
+        for piece in workspace.memory.pieces(side, encoded.rows):
             yield from self.arrivals.arrive(side, encoded.codes[piece.place], piece, self._clock())
 
     def punctuate(self, input: int, promise: Promise) -> Iterator[Matches]:

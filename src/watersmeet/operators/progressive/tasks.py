@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from watersmeet.model import Side
 from watersmeet.operators.emitter import in_order
-from watersmeet.operators.memory import MemoryPart
+from watersmeet.operators.memory import PartitionedMemory
 from watersmeet.operators.met import Presence, presence_of
 from watersmeet.operators.progressive.disk import DiskPartition
 from watersmeet.operators.progressive.history import LAST_CODE, DdRecord, MdRecord
@@ -69,7 +69,7 @@ class MdTask:
         self,
         disk: DiskPartition,
         memory_side: Side,
-        memory: MemoryPart,
+        memory: PartitionedMemory,
         *,
         pairs: PairBuffer,
         since: int,

@@ -10,7 +10,7 @@ from watersmeet.meters.expected import ExpectedResults
 from watersmeet.meters.rates import ArrivalRates
 from watersmeet.model import Side
 from watersmeet.operators.emitter import Stamps
-from watersmeet.operators.memory import MemoryPart
+from watersmeet.operators.memory import PartitionedMemory
 from watersmeet.operators.progressive.algorithm import ProgressiveAlgorithm
 from watersmeet.operators.progressive.disk import SpilledPartitions
 from watersmeet.operators.tuning import Tuning
@@ -36,6 +36,8 @@ class ProgressiveWorkspace(Workspace):
     and `SpilledPartitions` knows what has met from there.
     """
 
+    memory: PartitionedMemory
+
     def __init__(
         self,
         schema: JoinSchema,
@@ -45,7 +47,7 @@ class ProgressiveWorkspace(Workspace):
         spill: SpillArea,
         tuning: Tuning,
     ) -> None:
-        memory = MemoryPart(
+        memory = PartitionedMemory(
             schema,
             nbytes=MemoryShares.split(account.limit).store,
             rows=tuning.memory_rows,

@@ -22,6 +22,7 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side
 from watersmeet.operators.compaction import compact, end_to_end
 from watersmeet.operators.emitter import Stamps, in_order
+from watersmeet.operators.leaving import OldestFirst
 from watersmeet.operators.memory import NewRows
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.rectangle import state
@@ -75,7 +76,7 @@ class RectangleJoin:
         self.metrics: Metrics = self.workspace.metrics
         self.metrics.statistics = self.statistics
         self._remapped = False
-        self._saved = SavedRows(self.workspace)
+        self._saved = SavedRows(self.workspace, OldestFirst(self.workspace))
 
     # ---- what a runtime asks --------------------------------------------------------------------
 
@@ -92,7 +93,7 @@ class RectangleJoin:
             source = StampedRows(encoded.rows, stamps, encoded.codes)
             yield from workspace.emitter.alone(side, source, nulls)
             stamps, encoded = stamps[encoded.valid], encoded.with_keys()
-        for piece in workspace.memory.pieces(encoded.rows):
+        for piece in workspace.memory.pieces(side, encoded.rows):
             codes = encoded.codes[piece.place]
             yield from self._arrive(side, codes, stamps[piece.place], piece)
         workspace.progress.numbers[side] = self.metrics.rows_in[side]

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from watersmeet.kernels import rectangles
 from watersmeet.model import Side
-from watersmeet.operators.memory import MemoryPart
+from watersmeet.operators.memory import PartitionedMemory
 from watersmeet.policies.invoke import ranged_slots
 from watersmeet.rows.address import Index
 from watersmeet.rows.batch import BatchRows
@@ -109,7 +109,7 @@ class SlottedTable(Table):
         return super()._bytes_of_rows() + self._partitions.array.itemsize * len(self)
 
 
-class RectangleMemory(MemoryPart):
+class RectangleMemory(PartitionedMemory):
     """The papers' A^m and B^m of all partitions, under one capacity."""
 
     tables: tuple[SlottedTable, ...]
@@ -166,12 +166,11 @@ class RectangleMemory(MemoryPart):
             partitions=1,
         )
 
-    def _new_table(self, side: Side, rows: int = 0) -> SlottedTable:
-        limit = self._all if self._counts_rows else self._all // self.row_bytes[side]
+    def _make_table(self, input: int, *, rows: int, nbytes: int) -> SlottedTable:
         table = SlottedTable(
-            self._schemas[side],
-            rows=max(limit, rows) + 2,
-            nbytes=2**36 if self._counts_rows else 2 * self._all + 2**31,
+            self._schemas[input],
+            rows=rows,
+            nbytes=nbytes,
             partitions=self._partitions,
             slots=self.slots,
         )

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.model import Side
+from watersmeet.operators.emitter import Stamps
 from watersmeet.operators.metrics import FlushRecord
 from watersmeet.operators.rectangle.algorithm import JoinsOnArrival, RectangleAlgorithm
 from watersmeet.operators.rectangle.cover import Cover
@@ -19,6 +20,7 @@ from watersmeet.operators.workspace import Workspace
 from watersmeet.policies.invoke import Resident
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
+from watersmeet.store.index import Codes
 from watersmeet.store.runs import Piece, RunWriter, resident_piece
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import IoKind, SpillArea
@@ -237,6 +239,9 @@ class RectangleWorkspace(Workspace):
     def oldest(self) -> Counts:
         """The stamp of the oldest row in memory that is not kept, by [side, partition]."""
         return self.memory.oldest(after=(0, self.kept))
+
+    def was_dropped(self, side: Side, codes: Codes, stamps: Stamps) -> None:
+        """No row is dropped while older ones of its partition are there."""
 
     def pinned(self) -> list[int]:
         """The stamp behind the last row that is kept: all kept rows are older than other rows."""

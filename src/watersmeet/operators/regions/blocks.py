@@ -1,0 +1,120 @@
+"""The blocks of one input that the nested loop goes through, numbered as they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from watersmeet.rows.address import Index
+from watersmeet.store.index import Codes
+from watersmeet.store.runs import STILL_HERE, Piece, SpilledRun, resident_piece
+from watersmeet.store.sorted_table import SortedTable
+from watersmeet.store.spill import IoKind
+
+
+class BlockRun(Protocol):
+    """Some blocks that were written together."""
+
+    @property
+    def block_count(self) -> int: ...
+
+    def block_rows(self, number: int) -> int: ...
+
+    def first_code(self, number: int) -> int: ...
+
+    def last_code(self, number: int) -> int: ...
+
+    def open(self, kind: IoKind) -> Callable[[int], Piece]: ...
+
+
+class ResidentBlocks:
+    """Rows that are still in memory, cut into blocks in order of their codes."""
+
+    def __init__(self, table: SortedTable, *, block_rows: int) -> None:
+        self._table = table
+        self._codes, self._rows = table.index.in_order()
+        self._size = block_rows
+
+    @property
+    def block_count(self) -> int:
+        return -(-len(self._rows) // self._size)
+
+    def block_rows(self, number: int) -> int:
+        return len(self._rows[self._part(number)])
+
+    def first_code(self, number: int) -> int:
+        return int(self._codes[self._part(number)][0])
+
+    def last_code(self, number: int) -> int:
+        return int(self._codes[self._part(number)][-1])
+
+    def open(self, kind: IoKind) -> Callable[[int], Piece]:
+        return self._piece
+
+    def _piece(self, number: int) -> Piece:
+        part = self._part(number)
+        rows = self._rows[part].astype(np.int64)
+        return resident_piece(self._table, rows, STILL_HERE, self._codes[part].copy())
+
+    def _part(self, number: int) -> slice:
+        return slice(number * self._size, (number + 1) * self._size)
+
+
+class Blocks:
+    """Blocks 0 .. len-1 of one input, each sorted by code."""
+
+    def __init__(self) -> None:
+        self.runs: list[SpilledRun] = []
+        """Those that are on disk."""
+        self._all: list[tuple[BlockRun, int]] = []
+        self._ranges = Ranges.of(())
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, run: SpilledRun) -> None:
+        self.runs.append(run)
+        self.append(run)
+
+    def append(self, run: BlockRun) -> None:
+        """Add the blocks of a run that need not be on disk."""
+        self._all += [(run, number) for number in range(run.block_count)]
+
+    def read(self, number: int) -> Piece:
+        run, block = self._all[number]
+        return run.open(IoKind.SCAN)(block)
+
+    @property
+    def ranges(self) -> Ranges:
+        """The codes of all blocks."""
+        if len(self._ranges.first) != len(self):
+            self._ranges = Ranges.of(self._all)
+        return self._ranges
+
+    @property
+    def row_count(self) -> int:
+        return sum(run.rows for run in self.runs)
+
+    def replace(self, runs: list[SpilledRun]) -> None:
+        """Have these runs instead, which hold the same rows."""
+        self.runs, self._all, self._ranges = [], [], Ranges.of(())
+        for run in runs:
+            self.add(run)
+
+
+class Ranges(NamedTuple):
+    """Of each block, the first and the last code and the number of rows."""
+
+    first: Codes
+    last: Codes
+    rows: Index
+
+    @classmethod
+    def of(cls, blocks: Sequence[tuple[BlockRun, int]]) -> Ranges:
+        return cls(
+            np.array([run.first_code(number) for run, number in blocks], np.uint64),
+            np.array([run.last_code(number) for run, number in blocks], np.uint64),
+            np.array([run.block_rows(number) for run, number in blocks], np.int64),
+        )

@@ -1,0 +1,133 @@
+"""DINER's flushing policy at work (Algorithm 2): which rows leave, and how they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from watersmeet.kernels import regions as kernels
+from watersmeet.model import Side
+from watersmeet.operators.memory import NewRows
+from watersmeet.operators.metrics import FlushRecord
+from watersmeet.operators.regions.workspace import RegionWorkspace
+from watersmeet.policies.regions import Region
+from watersmeet.rows.address import Index, Matches
+from watersmeet.store.runs import RunWriter, write_run
+from watersmeet.store.spill import IoKind
+
+
+class Flushing:
+    """Makes room for rows by writing others to disk, those first that bring fewest results."""
+
+    def __init__(self, workspace: RegionWorkspace) -> None:
+        self._workspace = workspace
+        self._memory = workspace.memory
+
+    def make_room_for(self, piece: NewRows) -> Iterator[Matches]:
+        # Again if need be: rows are of uneven size, and a flush reckons with their mean.
+        while (overflow := self._memory.overflow(piece)) and not self._memory.is_empty:
+            yield from self.make_room(overflow)
+
+    def make_room(self, overflow: int) -> Iterator[Matches]:
+        """Flush at least `overflow` and the share of a flush, all of one input."""
+        memory = self._memory
+        share = self._workspace.tuning.flush_share * max(memory.capacity, memory.used)
+        side = self._victim()
+        self.flush(side, memory.rows_to_free(side, max(overflow, share)))
+        yield from ()
+
+    def _victim(self) -> Side:
+        """The input with most rows in memory; but if one has ended, the other, whose rows can meet
+        nothing more that arrives (DINER, footnote 1)."""
+        workspace, tables = self._workspace, self._memory.tables
+        for side in Side:
+            if workspace.ended[side.other] and len(tables[side]):
+                return side
+        return max(Side, key=lambda side: len(tables[side]))
+
+    def flush_all(self) -> None:
+        for side in Side:
+            if len(self._memory.tables[side]):
+                self.flush(side, len(self._memory.tables[side]))
+
+    def flush(self, side: Side, count: int) -> None:
+        """Write `count` rows of an input to disk, as one run sorted by code, and forget them."""
+        workspace, table = self._workspace, self._memory.tables[side]
+        regions = self._memory.regions[side]
+        codes, rows = table.index.in_order()
+        benefits = regions.joins / np.maximum(regions.rows, 1)
+        chosen, flushed = self._choose(side, count)
+        index = rows[chosen].astype(np.int64)
+        keep = np.ones(len(table), np.bool_)
+        keep[index] = False
+        written = self._undecided(side, index)
+        self._write(side, index[written], chosen[written], _why(flushed, benefits))
+        self._memory.drop(side, keep)
+        codes, rows = table.index.in_order()
+        regions.move(codes, count, flushed)
+        table.regions[rows] = regions.of(codes)
+        regions.recount(table.regions)
+        workspace.report_memory()
+
+    def _write(self, side: Side, index: Index, places: Index, reason: str) -> None:
+        workspace, table = self._workspace, self._memory.tables[side]
+        stamp = workspace.draw()
+        workspace.metrics.flush_count += 1
+        if not len(index):
+            return
+        rows = self._memory.block_rows(side, workspace.block_bytes)
+        writer = RunWriter(workspace.spill, table.schema, IoKind.FLUSH, block_rows=rows)
+        codes, _ = table.index.in_order()
+        run = write_run(writer, table, index, departed=stamp, codes=codes[places])
+        writer.close()
+        workspace.blocks[side].add(run)
+        workspace.metrics.flushed(FlushRecord(stamp, side, 0, run.rows, run.nbytes, reason))
+
+    def _undecided(self, side: Side, index: Index) -> Index:
+        """Positions in `index` of the rows that must be written: those that are not decided."""
+        keep = self._workspace.emitter.undecided(side, self._memory.tables[side].stamps[index])
+        return np.arange(len(index)) if keep is None else np.flatnonzero(keep)
+
+    # ---- which rows -----------------------------------------------------------------------------
+
+    def _choose(self, side: Side, count: int) -> tuple[Index, set[Region]]:
+        """Places in the order of codes of `count` rows to flush, rising, and their regions."""
+        table, regions = self._memory.tables[side], self._memory.regions[side]
+        codes, _ = table.index.in_order()
+        size = len(codes)
+        if count >= size:
+            return np.arange(size), set(Region)
+        start, stop = 0, size
+        if regions.lower is not None and regions.upper is not None:
+            start = int(np.searchsorted(codes, np.uint64(regions.lower), side="right"))
+            stop = int(np.searchsorted(codes, np.uint64(regions.upper), side="left"))
+        chosen: list[Index] = []
+        flushed = set[Region]()
+        for region in regions.by_benefit():
+            left = count - sum(map(len, chosen))
+            if not left:
+                break
+            flushed.add(region)
+            if region is Region.LOWER:
+                chosen.append(np.arange(min(left, start)))
+            elif region is Region.UPPER:
+                chosen.append(np.arange(max(size - left, stop), size))
+            else:
+                chosen.append(self._swept(side, start, stop, left))
+        return np.sort(np.concatenate(chosen)), flushed
+
+    def _swept(self, side: Side, start: int, stop: int, count: int) -> Index:
+        """Places of rows of the middle region that the clock's hand chooses."""
+        table, regions = self._memory.tables[side], self._memory.regions[side]
+        codes, rows = table.index.in_order()
+        chosen = np.empty(min(count, stop - start), np.int64)
+        hand = int(np.searchsorted(codes, np.uint64(regions.hand)))
+        found, hand = kernels.sweep(rows, start, stop, hand, table.joined, chosen)
+        regions.hand = int(codes[hand]) if hand < len(codes) else 0
+        return chosen[:found]
+
+
+def _why(flushed: set[Region], benefits: np.ndarray) -> str:
+    words = ", ".join(f"{region.name.lower()} {benefits[region]:.2f}" for region in sorted(flushed))
+    return f"results per row of the region: {words}"

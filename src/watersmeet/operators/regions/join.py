@@ -1,0 +1,184 @@
+"""DINER: the double index nested-loops reactive join, for equality and bands (DINER 3).
+
+arriving    an arrival meets the other side's memory, then is stored; a full memory flushes
+reactive    while the inputs are silent: a nested loop over spilled blocks
+clean-up    after both inputs have ended: the same loop, with the rows in memory as blocks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.model import Side
+from watersmeet.operators.metrics import Metrics
+from watersmeet.operators.regions import state
+from watersmeet.operators.regions.algorithm import RegionAlgorithm
+from watersmeet.operators.regions.arrival import ArrivingPhase
+from watersmeet.operators.regions.blocks import ResidentBlocks
+from watersmeet.operators.regions.flushing import Flushing
+from watersmeet.operators.regions.loops import NestedLoop
+from watersmeet.operators.regions.workspace import RegionWorkspace
+from watersmeet.operators.saved import Manifest, SavedRows, StateArea
+from watersmeet.operators.stage import Stage
+from watersmeet.operators.tuning import Tuning
+from watersmeet.rows.address import Matches
+from watersmeet.rows.batch import BatchRows
+from watersmeet.rows.promises import Promise
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.account import MemoryAccount
+from watersmeet.store.spill import IoKind, SpillArea
+
+
+class RegionJoin:
+    """Three phases over rows in order of their codes, each side with a memory part and blocks.
+
+    Each pair is reported exactly once: in memory when the later row arrives, or by the nested loop
+    when it comes to their blocks (operators/regions/loops.py says how that is known).
+    """
+
+    def __init__(
+        self,
+        schema: JoinSchema,
+        algorithm: RegionAlgorithm,
+        *,
+        memory: MemoryAccount,
+        spill: SpillArea,
+        clock: Callable[[], float] | None = None,
+        tuning: Tuning | None = None,
+    ) -> None:
+        self.workspace = RegionWorkspace(
+            schema.in_order(), algorithm, account=memory, spill=spill, tuning=tuning or Tuning()
+        )
+        self.flushing = Flushing(self.workspace)
+        self.arriving = ArrivingPhase(self.workspace, self.flushing)
+        self.loop = NestedLoop(self.workspace)
+        self.metrics: Metrics = self.workspace.metrics
+        self.metrics.statistics = self.statistics
+        self._saved = SavedRows(self.workspace, self.workspace.memory.leaving)
+
+    @property
+    def limit(self) -> int:
+        return self.workspace.account.limit
+
+    def push(self, input: int, batch: pa.RecordBatch) -> Iterator[Matches]:
+        side, workspace = Side(input), self.workspace
+        encoded = workspace.accept(side, batch)
+        if (nulls := workspace.without_key(side, encoded)) is not None:
+            yield from workspace.emitter.alone(side, BatchRows(encoded.rows), nulls)
+            encoded = encoded.with_keys()
+        for piece in workspace.memory.pieces(side, encoded.rows):
+            yield from self.arriving.arrive(side, encoded.codes[piece.place], piece)
+
+    def punctuate(self, input: int, promise: Promise) -> Iterator[Matches]:
+        yield from ()
+
+    def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
+        """The reactive phase: blocks on disk are joined with each other."""
+        chunk = self.workspace.shares.loaded // 2
+        return self.loop.run(pause, Stage.DD, chunk_bytes=chunk)
+
+    def settle(self, pause: Callable[[], bool] = lambda: False) -> Iterator[Matches]:
+        """Join all that is there and has not met, while more may come; until `pause()`."""
+        if self._memory_owes():
+            self.flushing.flush_all()
+        yield from self.idle(pause)
+
+    def owed(self) -> list[int]:
+        """Rows that may not have met all that is there of the other side, left and right."""
+        workspace = self.workspace
+        owed = [len(table) if self._memory_owes() else 0 for table in workspace.memory.tables]
+        if not self.loop.is_done:
+            for side in Side:
+                owed[side] += workspace.blocks[side].row_count
+        return owed
+
+    def _memory_owes(self) -> bool:
+        """Whether a row in memory may not have met a row on disk: it came after that had left."""
+        workspace = self.workspace
+        for side in Side:
+            stamps = workspace.memory.tables[side].stamps
+            left = [run.departed[0] for run in workspace.blocks[side.other].runs]
+            if len(stamps) and left and stamps[-1] > min(left):
+                return True
+        return False
+
+    def end(self, input: int) -> Iterator[Matches]:
+        side = Side(input)
+        self.workspace.ended[side] = True
+        return self.arriving.drop_complete_rows(side.other)
+
+    def finish(self) -> Iterator[Matches]:
+        """The clean-up phase. Rows in memory are blocks like those on disk."""
+        workspace = self.workspace
+        if any(map(len, workspace.blocks)):
+            if not workspace.algorithm.skips:
+                self.flushing.flush_all()
+            shares = workspace.shares.without_input()
+            if workspace.memory.is_empty:
+                shares = workspace.shares.without_rows()
+            for side in Side:
+                table = workspace.memory.tables[side]
+                rows = workspace.memory.block_rows(side, workspace.block_bytes)
+                workspace.blocks[side].append(ResidentBlocks(table, block_rows=rows))
+            chunk = shares.loaded // 2
+            yield from self.loop.run(lambda: False, Stage.CLEANUP, chunk_bytes=chunk)
+        yield from self._unmatched()
+        for side in Side:
+            for run in workspace.blocks[side].runs:
+                run.remove()
+            workspace.blocks[side].replace([])
+
+    def _unmatched(self) -> Iterator[Matches]:
+        """Report the rows that have found no partner, now that all have met."""
+        workspace, emitter = self.workspace, self.workspace.emitter
+        for side in Side:
+            if not workspace.schema.how.keeps_unmatched(side):
+                continue
+            table = workspace.memory.tables[side]
+            yield from emitter.unmatched(side, table, np.arange(len(table)), table.stamps)
+            for run in workspace.blocks[side].runs:
+                read = run.open(IoKind.SCAN)
+                for piece in map(read, range(run.block_count)):
+                    every = np.arange(len(piece))
+                    yield from emitter.unmatched(side, piece.source, every, piece.ats)
+
+    def lend(self, nbytes: int) -> Iterator[Matches]:
+        return self.workspace.lend(nbytes, self.flushing.make_room)
+
+    def resize(self, limit: int) -> Iterator[Matches]:
+        return self.workspace.resize(limit, self.flushing.make_room)
+
+    def tidy(self) -> Iterator[Matches]:
+        yield from ()
+
+    def save(self, area: StateArea) -> Manifest:
+        return state.save(self, self._saved, area)
+
+    @classmethod
+    def restore(cls, area: StateArea, manifest: Manifest, **settings: Any) -> Self:
+        join = cls(**settings)
+        try:
+            state.load(join, join._saved, area, manifest)
+        except BaseException:
+            join.close()
+            raise
+        return join
+
+    def close(self) -> None:
+        self.workspace.close()
+
+    def statistics(self) -> dict[str, Any]:
+        """The regions of both sides: their boundaries, rows and results since the last flush."""
+        return {
+            side.name.lower(): {
+                "lower": regions.lower,
+                "upper": regions.upper,
+                "rows": regions.rows.tolist(),
+                "joins": regions.joins.tolist(),
+            }
+            for side, regions in zip(Side, self.workspace.memory.regions, strict=True)
+        }

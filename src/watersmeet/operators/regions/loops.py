@@ -1,0 +1,214 @@
+"""The reactive phase (DINER 3.4): a nested loop over spilled blocks that can be left at any time.
+
+Each input has its blocks in the order in which they were written, and `joined` says how many of
+them, from the first, are done: **the first joined[0] blocks of one input and the first joined[1] of
+the other have all been joined with each other.** A round makes one of these numbers larger. In it
+the *outer* input's blocks that are not done are joined with the *inner* input's blocks that are:
+
+    for each chunk of outer blocks that fits memory:
+        for each inner block:                       the runtime is asked here whether rows wait
+            join the two, without the pairs that have met
+
+Then the roles change: blocks that were written meanwhile become outer ones. If no block of the
+outer input is done yet, all inner blocks take part at once.
+
+A pair of rows has met in memory exactly if the stays of the two overlap (their arrival and
+departure stamps say so). No pair of blocks is joined twice, since a round joins only blocks that
+are not done with blocks that are. So every pair of rows on disk is reported once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.model import Side
+from watersmeet.operators.emitter import in_order
+from watersmeet.operators.regions.workspace import RegionWorkspace
+from watersmeet.operators.stage import Stage
+from watersmeet.rows.address import Index, Matches
+from watersmeet.store.runs import Piece
+from watersmeet.store.sorted_index import SortedIndex
+
+Pause = Callable[[], bool]
+
+
+@dataclass
+class Round:
+    """How far a round has come: of the outer blocks in their order, `done` have met all inner
+    blocks."""
+
+    outer: int
+    until: int
+    """The outer blocks that take part are those from joined[outer] to until."""
+    done: int = 0
+    begun: list[list[int]] = field(default_factory=list)
+    """Those that follow: [how many, CurrInner], where CurrInner is the inner block that is next. It
+    is one entry, or more if a chunk that was begun does not fit memory any more."""
+
+
+class NestedLoop:
+    """ReactiveNL, re-entrant after every inner block (Algorithm 4)."""
+
+    def __init__(self, workspace: RegionWorkspace) -> None:
+        self._workspace = workspace
+        self.joined = [0, 0]
+        self.round: Round | None = None
+        self._order: Index | None = None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all blocks on disk have been joined with each other."""
+        sizes = [len(blocks) for blocks in self._workspace.blocks]
+        return not all(sizes) or self.joined == sizes
+
+    def run(self, pause: Pause, stage: Stage, *, chunk_bytes: int) -> Iterator[Matches]:
+        """Join blocks until all are done or `pause()` says to stop. Outer chunks are of about
+        `chunk_bytes`."""
+        stopped = False
+        while not (stopped or self.is_done):
+            if self.round is None:
+                self._begin()
+            assert self.round is not None
+            order = self._outer_blocks()
+            while self.round.done < len(order) and not stopped:
+                self._next_chunk(order, chunk_bytes)
+                stopped = yield from self._join_chunk(order, pause, stage)
+            if self.round.done == len(order):
+                self._finish_round()
+
+    # ---- rounds ---------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        blocks = self._workspace.blocks
+        if not all(self.joined):
+            # Nothing is done: the smaller input is the outer one, and all of the other takes part.
+            outer = min(Side, key=lambda side: len(blocks[side]))
+            self.joined[outer], self.joined[outer.other] = 0, len(blocks[outer.other])
+        else:
+            outer = max(Side, key=lambda side: len(blocks[side]) - self.joined[side])
+        self.round = Round(outer, len(blocks[outer]))
+        self._order = None
+
+    def _finish_round(self) -> None:
+        assert self.round is not None
+        self.joined[self.round.outer] = self.round.until
+        self.round, self._order = None, None
+
+    def _outer_blocks(self) -> Index:
+        """The outer blocks of the round, in the order in which they are joined.
+
+        Blocks of neighbouring codes together need few inner blocks.
+        """
+        assert self.round is not None
+        if self._order is None:
+            outer = self.round.outer
+            numbers = np.arange(self.joined[outer], self.round.until)
+            if self._workspace.algorithm.skips:
+                first = self._workspace.blocks[outer].ranges.first[numbers]
+                numbers = numbers[np.argsort(first, kind="stable")]
+            self._order = numbers
+        return self._order
+
+    def _next_chunk(self, order: Index, chunk_bytes: int) -> None:
+        """Have the next chunk as the first that is begun: as many outer blocks as fit memory
+        (MaxOuterMem). One that was begun before is cut in two if it does not fit."""
+        assert self.round is not None
+        workspace, round = self._workspace, self.round
+        rows = workspace.blocks[round.outer].ranges.rows[order[round.done :]]
+        each = max(workspace.memory.tables[round.outer].latest_mean_bytes(), 1.0)
+        fits = max(int(np.searchsorted(np.cumsum(rows) * each, chunk_bytes, side="right")), 1)
+        if not round.begun:
+            round.begun.append([fits, 0])
+        count, current = round.begun[0]
+        if count > fits:
+            round.begun[:1] = [[fits, current], [count - fits, current]]
+
+    # ---- one chunk of outer blocks --------------------------------------------------------------
+
+    def _join_chunk(
+        self, order: Index, pause: Pause, stage: Stage
+    ) -> Generator[Matches, None, bool]:
+        """Join the first chunk that is begun with the inner blocks that are left for it; returns
+        whether `pause` has said to stop."""
+        assert self.round is not None
+        workspace, round = self._workspace, self.round
+        outer, chunk = Side(round.outer), round.begun[0]
+        numbers = order[round.done : round.done + chunk[0]]
+        inner = self._inner_blocks(numbers, chunk[1]).tolist()
+        stopped = False
+        if inner:
+            pieces = [workspace.blocks[outer].read(int(number)) for number in numbers]
+            loaded = Chunk.of(pieces, workspace.schema.stored(outer))
+            for number in inner:
+                block = workspace.blocks[outer.other].read(number)
+                yield from self._join_block(loaded, block, stage)
+                chunk[1] = number + 1
+                if stopped := pause():
+                    break
+        if not inner or chunk[1] > inner[-1]:
+            round.done += chunk[0]
+            del round.begun[0]
+        return stopped
+
+    def _inner_blocks(self, numbers: Index, current: int) -> Index:
+        """The inner blocks from `current` on that are to be joined with these outer ones."""
+        assert self.round is not None
+        workspace, outer = self._workspace, Side(self.round.outer)
+        inner = np.arange(current, self.joined[outer.other])
+        if not workspace.algorithm.skips:
+            return inner
+        mine, others = workspace.blocks[outer].ranges, workspace.blocks[outer.other].ranges
+        # Codes rise, so what the first can reach and what the last can reach are the ends.
+        first, _ = workspace.edge.reach(outer, mine.first[numbers].min(keepdims=True))
+        _, last = workspace.edge.reach(outer, mine.last[numbers].max(keepdims=True))
+        meets = (others.first[inner] <= last[0]) & (others.last[inner] >= first[0])
+        workspace.metrics.blocks_skipped += int(np.count_nonzero(~meets))
+        chosen: Index = inner[meets]
+        return chosen
+
+    def _join_block(self, chunk: Chunk, block: Piece, stage: Stage) -> Iterator[Matches]:
+        """Report the pairs of an outer chunk and an inner block that have not met."""
+        assert self.round is not None
+        workspace = self._workspace
+        outer = Side(self.round.outer)
+        workspace.metrics.blocks_joined += 1
+        piece = chunk.piece
+        sources = in_order(outer, piece.source, block.source)
+        stamps = in_order(outer, piece.ats, block.ats)
+        for found, asked in workspace.find(chunk.index, outer.other, block.codes):
+            arrived = np.maximum(piece.ats[found], block.ats[asked])
+            new = arrived >= np.minimum(piece.dts[found], block.dts[asked])
+            if new.any():
+                index = in_order(outer, found[new], asked[new])
+                yield from workspace.emitter.pairs(sources, index, stamps, stage)
+
+    # ---- saved state ----------------------------------------------------------------------------
+
+    def save(self) -> dict[str, Any]:
+        round = None if self.round is None else asdict(self.round)
+        return {"joined": list(self.joined), "round": round}
+
+    def load(self, saved: dict[str, Any]) -> None:
+        self.joined = list(saved["joined"])
+        self.round = None if saved["round"] is None else Round(**saved["round"])
+        self._order = None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Outer blocks in memory, with an index over their codes."""
+
+    piece: Piece
+    index: SortedIndex
+
+    @classmethod
+    def of(cls, pieces: list[Piece], schema: pa.Schema) -> Chunk:
+        piece = Piece.concat(pieces, schema)
+        index = SortedIndex(len(piece))
+        index.add(piece.codes)
+        return cls(piece, index)

@@ -1,0 +1,250 @@
+"""All that must hold between the rows of two inputs, with one code a row by which rows are ordered.
+
+Mechanisms that keep rows in order of their codes (operators/regions) join two inputs along an edge:
+an equality, bands, or both. Under one code all partners of a row are close together:
+
+* a band orders rows by their value;
+* an equality of numbers, dates or times orders them by their value too, any other by a hash;
+* an equality and a band with two ends order rows by *bucket*, then by key. Buckets are half as wide
+  as the band, so that partners are in the same bucket or in neighbours. "The same symbol within 5
+  seconds" is found by looking for the symbol in three buckets, however often the symbol occurs at
+  other times, and rows that arrive in order of time are stored and spilled in that order.
+
+Codes only propose candidates. All parts of the edge are decided on values, but for a part that the
+codes themselves decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from watersmeet.model import Side
+from watersmeet.rows.address import Rows
+from watersmeet.rows.encoded import Codes, Encoded
+from watersmeet.rows.keys import CodeKeys, KeyCodec
+from watersmeet.rows.leaves import Mask
+from watersmeet.rows.predicates import Columns, Encode, EqualKeys, Predicate, ValuesInBand, Verify
+
+_KEY_BITS = 24
+_KEYS = np.uint64(2**_KEY_BITS - 1)
+_BUCKETS = np.uint64(2 ** (64 - _KEY_BITS))
+_LAST_CODE = np.uint64(2**64 - 1)
+
+Reach = tuple[Codes, Codes]
+
+
+class Order(Protocol):
+    """How the codes of an edge are made of those of its parts."""
+
+    def code(self, end: Side, codes: Sequence[Codes]) -> Codes: ...
+
+    def reaches(self, end: Side, codes: Codes) -> Iterator[Reach]:
+        """Ranges, from a first to a last code, in which all partners are; no two overlap."""
+        ...
+
+    def reach(self, end: Side, codes: Codes) -> Reach:
+        """One range around all of them."""
+        ...
+
+    def decides(self, part: int) -> bool:
+        """Whether a part of the edge holds for all rows that `reaches` finds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ByPart:
+    """The code of one part."""
+
+    number: int
+    part: Predicate
+
+    def code(self, end: Side, codes: Sequence[Codes]) -> Codes:
+        return codes[self.number]
+
+    def reaches(self, end: Side, codes: Codes) -> Iterator[Reach]:
+        yield self.reach(end, codes)
+
+    def reach(self, end: Side, codes: Codes) -> Reach:
+        return self.part.reach(end, codes)
+
+    def decides(self, part: int) -> bool:
+        return part == self.number and self.part.reach_decides
+
+
+@dataclass(frozen=True, slots=True)
+class ByBucketThenKey:
+    """The number of a row's bucket, then some bits of the hash of its key.
+
+    The numbers of buckets begin again at 0 after the last, so that any value has one.
+    """
+
+    equal: int
+    band: int
+    part: ValuesInBand
+
+    def code(self, end: Side, codes: Sequence[Codes]) -> Codes:
+        buckets = self.part.codec.buckets(end, codes[self.band])
+        middle = buckets.view(np.uint64) + _BUCKETS // np.uint64(2)
+        return ((middle % _BUCKETS) << np.uint64(_KEY_BITS)) | (codes[self.equal] & _KEYS)
+
+    def reaches(self, end: Side, codes: Codes) -> Iterator[Reach]:
+        bucket, key = codes >> np.uint64(_KEY_BITS), codes & _KEYS
+        for apart in (-1, 0, 1):
+            near = (bucket + np.uint64(apart % 2**64)) % _BUCKETS
+            wanted = (near << np.uint64(_KEY_BITS)) | key
+            yield wanted, wanted
+
+    def reach(self, end: Side, codes: Codes) -> Reach:
+        bucket = codes >> np.uint64(_KEY_BITS)
+        outermost = (bucket == 0) | (bucket == _BUCKETS - np.uint64(1))
+        first = (bucket - np.uint64(1)) << np.uint64(_KEY_BITS)
+        last = ((bucket + np.uint64(1)) << np.uint64(_KEY_BITS)) | _KEYS
+        return np.where(outermost, np.uint64(0), first), np.where(outermost, _LAST_CODE, last)
+
+    def decides(self, part: int) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """A predicate that consists of others between the same two inputs: at most one equality, and
+    bands."""
+
+    ends: tuple[int, int]
+    parts: tuple[Predicate, ...]
+    order: Order
+
+    @classmethod
+    def of(cls, parts: Sequence[Predicate]) -> Edge:
+        """The edge of these parts, with the order in which partners are closest together."""
+        equal = next((n for n, each in enumerate(parts) if isinstance(each, EqualKeys)), None)
+        bands = {n: each for n, each in enumerate(parts) if isinstance(each, ValuesInBand)}
+        closed = [n for n, each in bands.items() if each.codec.has_buckets]
+        if equal is not None and closed:
+            order = ByBucketThenKey(equal, closed[0], bands[closed[0]])
+            return cls(parts[0].ends, tuple(parts), order)
+        parts = tuple(_rising(each) if isinstance(each, EqualKeys) else each for each in parts)
+        number = equal if equal is not None else (closed or list(bands))[0]
+        return cls(parts[0].ends, parts, ByPart(number, parts[number]))
+
+    @property
+    def hidden(self) -> pa.DataType | None:
+        return next((each.hidden for each in self.parts if each.hidden is not None), None)
+
+    @property
+    def codes_decide(self) -> bool:
+        """Whether two values of one side are the same exactly if their codes are."""
+        return len(self.parts) == 1 and self.parts[0].codes_decide
+
+    @property
+    def reach_decides(self) -> bool:
+        return len(self.parts) == 1 and self.order.decides(0)
+
+    def describe(self) -> list[str]:
+        return [words for each in self.parts for words in each.describe()]
+
+    def encoder(self, end: Side) -> Encode:
+        return partial(self._encode, end, tuple(each.encoder(end) for each in self.parts))
+
+    def _encode(self, end: Side, encoders: tuple[Encode, ...], batch: Columns) -> Encoded:
+        encoded = [encode(batch) for encode in encoders]
+        valid: Mask | None = None
+        for each in encoded:
+            if each.valid is not None:
+                valid = each.valid if valid is None else valid & each.valid
+        hidden = next((each.hidden for each in encoded if each.hidden is not None), None)
+        return Encoded(self.order.code(end, [each.codes for each in encoded]), valid, hidden)
+
+    def reach(self, end: Side, codes: Codes) -> Reach:
+        return self.order.reach(end, codes)
+
+    def reaches(self, end: Side, codes: Codes) -> Iterator[Reach]:
+        """For each code of one end, several ranges of codes in which all partners at the other end
+        are. They have fewer other rows than the one range of `reach`."""
+        return self.order.reaches(end, codes)
+
+    def verifier(self, hidden: tuple[int, int]) -> Verify | None:
+        decided = [
+            verify
+            for number, each in enumerate(self.parts)
+            if not self.order.decides(number)
+            and (verify := each.verifier(hidden) or _by_codes(each)) is not None
+        ]
+        if not decided:
+            return None
+        return decided[0] if len(decided) == 1 else partial(_all_hold, tuple(decided))
+
+
+def _all_hold(decided: tuple[Verify, ...], left: Rows, right: Rows) -> Mask:
+    mask = decided[0](left, right)
+    for verify in decided[1:]:
+        mask &= verify(left, right)
+    return mask
+
+
+def _by_codes(part: Predicate) -> Verify:
+    """Decides a part whose codes are equal exactly if the keys are, by computing them again."""
+    return partial(_same_codes, part.encoder(Side.LEFT), part.encoder(Side.RIGHT))
+
+
+def _same_codes(mine: Encode, others: Encode, left: Rows, right: Rows) -> Mask:
+    same: Mask = mine(TakenRows(left)).codes == others(TakenRows(right)).codes
+    return same
+
+
+class TakenRows:
+    """Rows as a batch whose columns are copied when they are asked for, for encoders."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+
+    @property
+    def num_rows(self) -> int:
+        return len(self._rows)
+
+    def column(self, number: int) -> pa.Array:
+        return self._rows.source.take(number, self._rows.index)
+
+
+# ---- equalities in order of value ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RisingKeys:
+    """A key of one number, date or time: its code rises with its value."""
+
+    keys: CodeKeys
+    hidden: None = None
+
+    def payload(self, side: Side) -> None:
+        return None
+
+    def encode(self, side: Side, batch: Columns) -> Encoded:
+        plain = self.keys.plain(side, batch)
+        return replace(plain, codes=self._rising(plain.codes))
+
+    def _rising(self, codes: Codes) -> Codes:
+        (column,), (bits,) = self.keys.columns, self.keys.bits
+        if pt.is_unsigned_integer(column.kind) or pt.is_boolean(column.kind):
+            return codes
+        # A number of fewer than 64 bits is moved up, so that its sign is the first bit.
+        moved = codes << np.uint64(64 - bits)
+        sign = np.uint64(2**63)
+        if pt.is_floating(column.kind):
+            return np.where(moved & sign != 0, ~moved, moved | sign)
+        return moved ^ sign
+
+
+def _rising(equal: EqualKeys) -> EqualKeys:
+    """The same equality with codes that rise with the value, if its key is one number."""
+    codec: KeyCodec = equal.codec
+    if isinstance(codec, CodeKeys) and len(codec.bits) == 1:
+        return replace(equal, codec=RisingKeys(codec))
+    return equal
