@@ -43,6 +43,54 @@ def merge(codes, rows, start, middle, stop, spare_codes, spare_rows):
         to -= 1
 
 
+_DIGIT_BITS = 11
+_DIGITS = 2**_DIGIT_BITS
+
+
+@njit(types.Tuple((_CODES, _ROWS))(_WANTED), cache=True, nogil=True)
+def sort(codes):
+    """The codes in order, and where each of them was; of equal codes, the first comes first.
+
+    A radix sort, which leaves out the digits that all codes have in common: codes of values in a
+    narrow range have few others. It takes a third of the time of `np.argsort`.
+    """
+    count = codes.size
+    ordered = codes.copy()
+    rows = np.arange(count).astype(np.int32)
+    rises = True
+    same, any_of = ~np.uint64(0), np.uint64(0)
+    for i in range(count):
+        same &= codes[i]
+        any_of |= codes[i]
+        if i and codes[i] < codes[i - 1]:
+            rises = False
+    if rises:
+        return ordered, rows
+    differ = same ^ any_of
+    mask = np.uint64(_DIGITS - 1)
+    spare, spare_rows = np.empty(count, np.uint64), np.empty(count, np.int32)
+    ends = np.empty(_DIGITS, np.int64)
+    for digit in range(-(-64 // _DIGIT_BITS)):
+        shift = np.uint64(digit * _DIGIT_BITS)
+        if (differ >> shift) & mask == 0:
+            continue
+        ends[:] = 0
+        for i in range(count):
+            ends[(ordered[i] >> shift) & mask] += 1
+        before = 0
+        for value in range(_DIGITS):
+            before, ends[value] = before + ends[value], before
+        for i in range(count):
+            value = (ordered[i] >> shift) & mask
+            to = ends[value]
+            ends[value] = to + 1
+            spare[to] = ordered[i]
+            spare_rows[to] = rows[i]
+        ordered, spare = spare, ordered
+        rows, spare_rows = spare_rows, rows
+    return ordered, rows
+
+
 @njit(inline="always")
 def _first_from(codes, low, stop, wanted):
     """The first position from `low` on whose code is not below `wanted`.

@@ -28,7 +28,7 @@ import pyarrow.types as pt
 from watersmeet.model import Side
 from watersmeet.rows.address import Rows
 from watersmeet.rows.encoded import Codes, Encoded
-from watersmeet.rows.keys import CodeKeys, KeyCodec
+from watersmeet.rows.keys import CodeKeys, KeyCodec, equal_keys
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.predicates import Columns, Encode, EqualKeys, Predicate, ValuesInBand, Verify
 
@@ -190,8 +190,19 @@ def _all_hold(decided: tuple[Verify, ...], left: Rows, right: Rows) -> Mask:
 
 
 def _by_codes(part: Predicate) -> Verify:
-    """Decides a part whose codes are equal exactly if the keys are, by computing them again."""
+    """Decides a part whose codes are equal exactly if the keys are: by its columns, if their bytes
+    are the same exactly if the values are, and else by computing the codes again."""
+    codec = part.codec if isinstance(part, EqualKeys) else None
+    if isinstance(codec, CodeKeys) and codec.bytes_decide:
+        return partial(_same_bytes, [(column.left, column.right) for column in codec.columns])
     return partial(_same_codes, part.encoder(Side.LEFT), part.encoder(Side.RIGHT))
+
+
+def _same_bytes(columns: Sequence[tuple[int, int]], left: Rows, right: Rows) -> Mask:
+    mask = equal_keys(left, columns[0][0], right, columns[0][1])
+    for mine, others in columns[1:]:
+        mask &= equal_keys(left, mine, right, others)
+    return mask
 
 
 def _same_codes(mine: Encode, others: Encode, left: Rows, right: Rows) -> Mask:

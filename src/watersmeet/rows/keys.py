@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from watersmeet.errors import SchemaError
@@ -75,8 +76,18 @@ def codec_for(
     slots = [slot for column in columns for slot in slots_of(column.kind)]
     bits = [slot.bits for slot in slots]
     if rehash is None and None not in bits and sum(b or 0 for b in bits) <= _CODE_BITS:
-        return CodeKeys(tuple(columns), tuple(b or 0 for b in bits))
+        plain = all(_compared_as_stored(column, schemas) for column in columns)
+        return CodeKeys(tuple(columns), tuple(b or 0 for b in bits), plain)
     return PackedKeys(tuple(columns), slots, rehash)
+
+
+def _compared_as_stored(column: KeyColumn, schemas: tuple[pa.Schema, pa.Schema]) -> bool:
+    """Whether two values are equal exactly if their bytes in the stored rows are. Floating-point
+    numbers have several zeros, and booleans are bits."""
+    kind = column.kind
+    if not (pt.is_integer(kind) or pt.is_date(kind) or pt.is_timestamp(kind)):
+        return False
+    return all(schemas[side].field(column.of(side)).type == kind for side in Side)
 
 
 def _leaves(columns: Sequence[KeyColumn], side: Side, batch: pa.RecordBatch) -> Leaves:
@@ -92,6 +103,8 @@ class CodeKeys:
 
     columns: tuple[KeyColumn, ...]
     bits: tuple[int, ...]
+    bytes_decide: bool
+    """Whether keys are equal exactly if the bytes of their columns are, where rows are stored."""
     hidden: None = None
 
     def payload(self, side: Side) -> None:

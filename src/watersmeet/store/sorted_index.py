@@ -48,13 +48,16 @@ class SortedIndex:
 
     def add(self, codes: Codes) -> None:
         """Add rows, which are numbered on from the last one."""
+        self.add_in_order(*sorting.sort(codes))
+
+    def add_in_order(self, codes: Codes, order: NDArray[np.int32]) -> None:
+        """Add rows whose codes are in order; `order` says where each of them was before."""
         start = len(self)
         stop = start + len(codes)
         if stop == start:
             return
-        order = np.argsort(codes, kind="stable")
-        self._codes[start:stop] = codes[order]
-        self._rows[start:stop] = order + start
+        self._codes[start:stop] = codes
+        np.add(order, start, out=self._rows[start:stop], casting="unsafe")
         self._ends.append(stop)
         while len(self._ends) > 1 and self._is_due():
             self._merge_last()
@@ -71,8 +74,8 @@ class SortedIndex:
         until = wanted if until is None else until
         order = None
         if (wanted[1:] < wanted[:-1]).any():
-            order = np.argsort(wanted, kind="stable")
-            wanted, until = wanted[order], until[order]
+            wanted, order = sorting.sort(wanted)
+            until = until[order]
         for level in self.levels:
             asking, low, resume = 0, level.start, -1
             while asking < len(wanted):

@@ -17,6 +17,9 @@ from watersmeet.store.index import Codes
 from watersmeet.store.rows import IndexedRows, stored_bytes
 from watersmeet.store.sorted_index import SortedIndex
 
+Ordered = tuple[Codes, NDArray[np.int32]]
+"""Codes in order, and where each of them was before."""
+
 # Of each row: its region in the index, and whether it has joined since the clock's hand passed.
 _FLAG_BYTES = 2
 
@@ -55,18 +58,19 @@ class SortedTable(IndexedRows):
 
     def add(
         self,
-        codes: Codes,
+        ordered: Ordered,
         stamps: NDArray[np.int64],
         rows: pa.RecordBatch,
         *,
         regions: NDArray[np.uint8],
         joined: NDArray[np.bool_] | NDArray[np.uint8],
     ) -> None:
+        """Add rows; `ordered` are their codes in order, and where each of them is in the batch."""
         start = len(self)
         self.append(stamps, rows)
         self._regions.array[start : len(self)] = regions
         self._joined.array[start : len(self)] = joined
-        self.index.add(codes)
+        self.index.add_in_order(*ordered)
 
     def drop(self, keep: Mask) -> None:
         """Drop the rows that are not kept."""

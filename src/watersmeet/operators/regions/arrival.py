@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.kernels import regions as kernels
+from watersmeet.kernels import sorting
 from watersmeet.model import Side
 from watersmeet.operators.emitter import Stamps, in_order
 from watersmeet.operators.memory import NewRows
@@ -18,6 +19,7 @@ from watersmeet.rows.address import Matches, RowSource
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.values import rows_where
 from watersmeet.store.index import Codes
+from watersmeet.store.sorted_table import Ordered
 
 
 class ArrivingPhase:
@@ -42,30 +44,27 @@ class ArrivingPhase:
         workspace.stamp += len(rows)
         workspace.bound_chunks(piece.nbytes / len(rows))
         source, joins = BatchRows(rows), np.zeros(len(rows), np.int64)
-        yield from self._meet(side, codes, source, stamps, joins)
+        ordered: Ordered = sorting.sort(codes)
+        yield from self._meet(side, ordered, source, stamps, joins)
         keep = self._undecided(side, stamps)
         if keep is not None:
             gone = np.flatnonzero(~keep)
             yield from workspace.emitter.unmatched(side, source, gone, stamps)
-            codes, stamps, rows, joins = (
-                codes[keep],
-                stamps[keep],
-                rows_where(rows, keep),
-                joins[keep],
-            )
+            codes, stamps, joins = codes[keep], stamps[keep], joins[keep]
+            rows, ordered = rows_where(rows, keep), sorting.sort(codes)
             piece = piece._replace(rows=rows, nbytes=self._memory.batch_bytes(side, rows))
         if len(rows):
             yield from self._flushing.make_room_for(piece)
             regions = self._memory.regions[side].of(codes)
             self._memory.regions[side].arrived(regions, joins)
             table = self._memory.tables[side]
-            table.add(codes, stamps, rows, regions=regions, joined=joins > 0)
+            table.add(ordered, stamps, rows, regions=regions, joined=joins > 0)
         workspace.report_memory()
 
     def _meet(
         self,
         side: Side,
-        codes: Codes,
+        ordered: Ordered,
         source: RowSource,
         stamps: Stamps,
         joins: NDArray[np.int64],
@@ -76,8 +75,9 @@ class ArrivingPhase:
         emitter, brought = workspace.emitter, self._memory.regions[side.other].joins
         sources = in_order(side, source, others)
         at = in_order(side, stamps, others.stamps)
+        codes, order = ordered
         for found, asked in workspace.find(others.index, side, codes):
-            index = emitter.verified(sources, in_order(side, asked, found))
+            index = emitter.verified(sources, in_order(side, order[asked].astype(np.int64), found))
             mine, met = index[side], index[side.other]
             kernels.count_joins(met, others.regions, others.joined, brought)
             joins += np.bincount(mine, minlength=len(joins))

@@ -30,6 +30,7 @@ from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
+from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import IoKind, SpillArea
 
 
@@ -78,8 +79,7 @@ class RegionJoin:
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
         """The reactive phase: blocks on disk are joined with each other."""
-        chunk = self.workspace.shares.loaded // 2
-        return self.loop.run(pause, Stage.DD, chunk_bytes=chunk)
+        return self.loop.run(pause, Stage.DD, loaded=self.workspace.shares.loaded)
 
     def settle(self, pause: Callable[[], bool] = lambda: False) -> Iterator[Matches]:
         """Join all that is there and has not met, while more may come; until `pause()`."""
@@ -115,22 +115,31 @@ class RegionJoin:
         """The clean-up phase. Rows in memory are blocks like those on disk."""
         workspace = self.workspace
         if any(map(len, workspace.blocks)):
-            if not workspace.algorithm.skips:
-                self.flushing.flush_all()
-            shares = workspace.shares.without_input()
-            if workspace.memory.is_empty:
-                shares = workspace.shares.without_rows()
-            for side in Side:
-                table = workspace.memory.tables[side]
-                rows = workspace.memory.block_rows(side, workspace.block_bytes)
-                workspace.blocks[side].append(ResidentBlocks(table, block_rows=rows))
-            chunk = shares.loaded // 2
-            yield from self.loop.run(lambda: False, Stage.CLEANUP, chunk_bytes=chunk)
+            shares = self._make_way()
+            yield from self.loop.run(lambda: False, Stage.CLEANUP, loaded=shares.loaded)
         yield from self._unmatched()
         for side in Side:
             for run in workspace.blocks[side].runs:
                 run.remove()
             workspace.blocks[side].replace([])
+
+    def _make_way(self) -> MemoryShares:
+        """Prepare the clean-up; returns what it may hold.
+
+        With more memory for outer blocks the loop reads inner ones less often. So the rows in
+        memory are written, too, unless they are many beside those on disk.
+        """
+        workspace = self.workspace
+        in_memory = sum(map(len, workspace.memory.tables))
+        on_disk = sum(blocks.row_count for blocks in workspace.blocks)
+        if not workspace.algorithm.skips or on_disk > 2 * in_memory:
+            self.flushing.flush_all()
+            return workspace.shares.without_rows()
+        for side in Side:
+            table = workspace.memory.tables[side]
+            rows = workspace.memory.block_rows(side, workspace.block_bytes)
+            workspace.blocks[side].append(ResidentBlocks(table, block_rows=rows))
+        return workspace.shares.without_input()
 
     def _unmatched(self) -> Iterator[Matches]:
         """Report the rows that have found no partner, now that all have met."""

@@ -24,7 +24,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from watersmeet.model import Side
 from watersmeet.operators.emitter import in_order
@@ -35,6 +34,10 @@ from watersmeet.store.runs import Piece
 from watersmeet.store.sorted_index import SortedIndex
 
 Pause = Callable[[], bool]
+
+# Of the memory for blocks, outer and inner ones take these shares. The rest is for the index.
+_OUTER_SHARE, _INNER_SHARE = 1 / 2, 1 / 4
+_MOST_TOGETHER = 64
 
 
 @dataclass
@@ -59,6 +62,7 @@ class NestedLoop:
         self.joined = [0, 0]
         self.round: Round | None = None
         self._order: Index | None = None
+        self._loaded = 0
 
     @property
     def is_done(self) -> bool:
@@ -66,9 +70,10 @@ class NestedLoop:
         sizes = [len(blocks) for blocks in self._workspace.blocks]
         return not all(sizes) or self.joined == sizes
 
-    def run(self, pause: Pause, stage: Stage, *, chunk_bytes: int) -> Iterator[Matches]:
-        """Join blocks until all are done or `pause()` says to stop. Outer chunks are of about
-        `chunk_bytes`."""
+    def run(self, pause: Pause, stage: Stage, *, loaded: int) -> Iterator[Matches]:
+        """Join blocks until all are done or `pause()` says to stop, with at most `loaded` bytes of
+        them in memory at a time."""
+        self._loaded = loaded
         stopped = False
         while not (stopped or self.is_done):
             if self.round is None:
@@ -76,7 +81,7 @@ class NestedLoop:
             assert self.round is not None
             order = self._outer_blocks()
             while self.round.done < len(order) and not stopped:
-                self._next_chunk(order, chunk_bytes)
+                self._next_chunk(order)
                 stopped = yield from self._join_chunk(order, pause, stage)
             if self.round.done == len(order):
                 self._finish_round()
@@ -114,19 +119,24 @@ class NestedLoop:
             self._order = numbers
         return self._order
 
-    def _next_chunk(self, order: Index, chunk_bytes: int) -> None:
+    def _next_chunk(self, order: Index) -> None:
         """Have the next chunk as the first that is begun: as many outer blocks as fit memory
         (MaxOuterMem). One that was begun before is cut in two if it does not fit."""
         assert self.round is not None
-        workspace, round = self._workspace, self.round
-        rows = workspace.blocks[round.outer].ranges.rows[order[round.done :]]
-        each = max(workspace.memory.tables[round.outer].latest_mean_bytes(), 1.0)
-        fits = max(int(np.searchsorted(np.cumsum(rows) * each, chunk_bytes, side="right")), 1)
+        round = self.round
+        blocks = order[round.done :]
+        fits = self._fitting(Side(round.outer), blocks, _OUTER_SHARE * self._loaded)
         if not round.begun:
             round.begun.append([fits, 0])
         count, current = round.begun[0]
         if count > fits:
             round.begun[:1] = [[fits, current], [count - fits, current]]
+
+    def _fitting(self, side: Side, numbers: Index, nbytes: float) -> int:
+        """How many of these blocks, from the first, take so many bytes; at least one."""
+        rows = self._workspace.blocks[side].ranges.rows[numbers]
+        each = max(self._workspace.memory.tables[side].latest_mean_bytes(), 1.0)
+        return max(int(np.searchsorted(np.cumsum(rows) * each, nbytes, side="right")), 1)
 
     # ---- one chunk of outer blocks --------------------------------------------------------------
 
@@ -136,24 +146,36 @@ class NestedLoop:
         """Join the first chunk that is begun with the inner blocks that are left for it; returns
         whether `pause` has said to stop."""
         assert self.round is not None
-        workspace, round = self._workspace, self.round
+        round = self.round
         outer, chunk = Side(round.outer), round.begun[0]
         numbers = order[round.done : round.done + chunk[0]]
-        inner = self._inner_blocks(numbers, chunk[1]).tolist()
+        inner = self._inner_blocks(numbers, chunk[1])
         stopped = False
-        if inner:
-            pieces = [workspace.blocks[outer].read(int(number)) for number in numbers]
-            loaded = Chunk.of(pieces, workspace.schema.stored(outer))
-            for number in inner:
-                block = workspace.blocks[outer.other].read(number)
-                yield from self._join_block(loaded, block, stage)
-                chunk[1] = number + 1
-                if stopped := pause():
-                    break
-        if not inner or chunk[1] > inner[-1]:
+        if len(inner):
+            loaded = Chunk.of(self._read(outer, numbers))
+        while len(inner) and not stopped:
+            together = self._together(outer.other, inner)
+            yield from self._join_blocks(loaded, self._read(outer.other, inner[:together]), stage)
+            chunk[1] = int(inner[together - 1]) + 1
+            inner = inner[together:]
+            stopped = pause()
+        if not len(inner):
             round.done += chunk[0]
             del round.begun[0]
         return stopped
+
+    def _together(self, side: Side, inner: Index) -> int:
+        """How many inner blocks are joined at a time: the paper's loop takes one. Several take
+        little longer than one, if they are short."""
+        if not self._workspace.algorithm.skips:
+            return 1
+        return self._fitting(side, inner[:_MOST_TOGETHER], _INNER_SHARE * self._loaded)
+
+    def _read(self, side: Side, numbers: Index) -> Piece:
+        """The rows of some blocks, end to end."""
+        blocks = self._workspace.blocks[side]
+        pieces = [blocks.read(int(number)) for number in numbers]
+        return Piece.concat(pieces, self._workspace.schema.stored(side))
 
     def _inner_blocks(self, numbers: Index, current: int) -> Index:
         """The inner blocks from `current` on that are to be joined with these outer ones."""
@@ -171,8 +193,8 @@ class NestedLoop:
         chosen: Index = inner[meets]
         return chosen
 
-    def _join_block(self, chunk: Chunk, block: Piece, stage: Stage) -> Iterator[Matches]:
-        """Report the pairs of an outer chunk and an inner block that have not met."""
+    def _join_blocks(self, chunk: Chunk, block: Piece, stage: Stage) -> Iterator[Matches]:
+        """Report the pairs of an outer chunk and of inner blocks that have not met."""
         assert self.round is not None
         workspace = self._workspace
         outer = Side(self.round.outer)
@@ -207,8 +229,7 @@ class Chunk:
     index: SortedIndex
 
     @classmethod
-    def of(cls, pieces: list[Piece], schema: pa.Schema) -> Chunk:
-        piece = Piece.concat(pieces, schema)
+    def of(cls, piece: Piece) -> Chunk:
         index = SortedIndex(len(piece))
         index.add(piece.codes)
         return cls(piece, index)

@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from watersmeet.kernels import sorting
 from watersmeet.model import Side
 from watersmeet.operators.leaving import AnyOrder
 from watersmeet.operators.memory import MemoryPart
@@ -47,7 +48,8 @@ class RegionMemory(MemoryPart):
         regions, codes = self.regions[input], piece.codes
         of, none = regions.of(codes), np.zeros(len(piece), np.int64)
         regions.arrived(of, none)
-        self.tables[input].add(codes, piece.ats, piece.rows, regions=of, joined=none > 0)
+        ordered = sorting.sort(codes)
+        self.tables[input].add(ordered, piece.ats, piece.rows, regions=of, joined=none > 0)
 
     def _make_table(self, input: int, *, rows: int, nbytes: int) -> SortedTable:
         return SortedTable(
@@ -61,7 +63,7 @@ class RegionMemory(MemoryPart):
         assert isinstance(old, SortedTable)
         rows = Rows(old, index)
         self.tables[input].add(
-            self._schema.encode_again(input, rows)[0],
+            sorting.sort(self._schema.encode_again(input, rows)[0]),
             old.stamps[index],
             old.batch(index),
             regions=old.regions[index],
