@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from watersmeet import errors
 
 __all__ = [
-    "StreamLog", "__version__", "aggregate", "avg", "count", "errors", "join", "join_streams",
-    "local", "session", "stddev", "stddev_pop", "stream_error", "stream_metrics",
-    "sum", "var_pop", "variance",
+    "StreamLog", "__version__", "aggregate", "avg", "band", "count", "errors", "join",
+    "join_streams", "local", "session", "stddev", "stddev_pop", "stream_error", "stream_metrics",
+    "sum", "var_pop", "variance", "within",
 ]  # fmt: skip
 
 # What needs Spark, and the module it comes from.
@@ -33,6 +33,9 @@ _SPARK = {
 # How aggregates are written, with Spark or without.
 _AGGREGATES = {"avg", "count", "stddev", "stddev_pop", "sum", "var_pop", "variance"}
 
+# How bands are written, with Spark or without.
+_BANDS = {"band", "within"}
+
 if TYPE_CHECKING:
     from watersmeet import local
     from watersmeet.aggregates.ask.specification import (
@@ -44,6 +47,7 @@ if TYPE_CHECKING:
         var_pop,
         variance,
     )
+    from watersmeet.rows.spans import band, within
     from watersmeet.spark.aggregates.aggregate import aggregate
     from watersmeet.spark.session import session
     from watersmeet.spark.streams.failure import stream_error
@@ -61,6 +65,8 @@ else:
             return import_module("watersmeet.local")
         if name in _AGGREGATES:
             return getattr(import_module("watersmeet.aggregates.ask.specification"), name)
+        if name in _BANDS:
+            return getattr(import_module("watersmeet.rows.spans"), name)
         if name in _SPARK:
             return getattr(_import_spark(_SPARK[name], name), name)
         if name == "__version__":

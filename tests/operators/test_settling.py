@@ -24,6 +24,7 @@ from watersmeet.operators.rectangle import join as rectangle
 from watersmeet.operators.rectangle.cover import Cover
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.rectangle.workspace import RectangleWorkspace
+from watersmeet.operators.regions.join import RegionJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
@@ -57,7 +58,7 @@ class Endless:
 
     @staticmethod
     def _with_small_blocks(join: JoinOperator) -> JoinOperator:
-        assert isinstance(join, ProgressiveJoin | RectangleJoin)
+        assert isinstance(join, ProgressiveJoin | RectangleJoin | RegionJoin)
         join.workspace.block_bytes = BLOCK_BYTES
         return join
 

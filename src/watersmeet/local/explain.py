@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from watersmeet.local.driver import Driver
-from watersmeet.operators.family import find_algorithm
+from watersmeet.operators.family import find_algorithm, find_mechanism
 from watersmeet.operators.stage import Stage
 from watersmeet.words import megabytes, paragraph
 
@@ -44,8 +44,7 @@ def _question(driver: Driver) -> str:
     if driver.schema is None:
         keys = str(driver.question.on)
     else:
-        names = [(key.left, key.right) for key in driver.schema.keys]
-        keys = " and ".join(mine if mine == other else f"{mine} = {other}" for mine, other in names)
+        keys = " and ".join(driver.schema.in_words())
     return f"{driver.question.how}, {left} with {right}, on {keys}"
 
 
@@ -70,11 +69,19 @@ def _stalls(driver: Driver) -> str:
     if not find_algorithm(driver.question.algorithm).reacts:
         return "this algorithm waits"
     metrics = driver.metrics
+    done = (
+        f"with {metrics.md_tasks:,} md-tasks (memory with disk) and {metrics.dd_tasks:,} dd-tasks "
+        f"(disk with disk)"
+    )
+    if find_mechanism(driver.question.algorithm).name == "regions":
+        done = (
+            f"blocks read by the nested loop, in stalls and at the end: "
+            f"{metrics.blocks_joined:,}, left out because their values cannot meet: "
+            f"{metrics.blocks_skipped:,}"
+        )
     return (
         f"after {driver.wait_threshold * 1000:g} ms of silence on every open input, spilled rows "
-        f"are joined until something arrives; stalls so far: {driver.stalls:,}, with "
-        f"{metrics.md_tasks:,} md-tasks (memory with disk) and {metrics.dd_tasks:,} dd-tasks "
-        f"(disk with disk)"
+        f"are joined until something arrives; stalls so far: {driver.stalls:,}, {done}"
     )
 
 

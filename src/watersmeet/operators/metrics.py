@@ -14,18 +14,22 @@ _REMEMBERED_FLUSHES = 4096
 
 
 class FlushRecord(NamedTuple):
-    """Rows of one partition of one side that left memory: at which stamp, how many, and why."""
+    """Rows of one side that left memory: at which stamp, how many, and why.
+
+    `partition` is theirs, if the mechanism has partitions.
+    """
 
     stamp: int
     side: Side
-    partition: int
+    partition: int | None
     rows: int
     bytes: int
     reason: str
 
     def __str__(self) -> str:
+        of = "" if self.partition is None else f"partition {self.partition} of "
         return (
-            f"#{self.stamp}: partition {self.partition} of the {self.side.name.lower()} side, "
+            f"#{self.stamp}: {of}the {self.side.name.lower()} side, "
             f"{self.rows:,} rows, {self.bytes:,} bytes ({self.reason})"
         )
 
@@ -44,9 +48,9 @@ class Metrics:
     md_tasks: int = 0
     dd_tasks: int = 0
     blocks_joined: int = 0
-    """Pairs of an outer chunk and an inner block that a nested loop has joined."""
+    """Inner blocks that a nested loop has read, once for each outer chunk it joined them with."""
     blocks_skipped: int = 0
-    """Such pairs that it left out, because their values cannot meet."""
+    """Inner blocks that it left out, because their values cannot meet those of the chunk."""
     memory_used: int = 0
     memory_peak: int = 0
     rows_purged: int = 0

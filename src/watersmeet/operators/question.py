@@ -11,10 +11,11 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import ALGORITHMS, check_predicates, find_algorithm
 from watersmeet.rows.condition import ConditionLike
-from watersmeet.rows.on import On, check_name, key_names
+from watersmeet.rows.on import On, bands_of, check_name, key_names
 from watersmeet.rows.schema import JoinSchema
 
-_AUTO = "rpj"
+# What `auto` is for equal keys, and for bands.
+_AUTO, _AUTO_BANDS = "rpj", "diner"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Question:
         return cls(
             on=on,
             how=JoinType.parse(how),
-            algorithm=find_algorithm(_AUTO if auto else algorithm).name,
+            algorithm=find_algorithm(_chosen(on) if auto else algorithm).name,
             auto=auto,
             condition=condition,
             suffixes=(suffixes[0], suffixes[1]),
@@ -75,6 +76,12 @@ class Question:
     def _check_columns(self, side: Side, schema: pa.Schema) -> None:
         for names in key_names(self.on):
             check_name(names.of(side), schema.names, side)
+        for each in bands_of(self.on):
+            check_name((each.left, each.right)[side], schema.names, side)
+
+
+def _chosen(on: Any) -> str:
+    return _AUTO_BANDS if bands_of(on) else _AUTO
 
 
 def _check_text(value: object, name: str, *, example: str) -> None:

@@ -44,6 +44,10 @@ _SIGN = np.uint64(2**63)
 _LONG_DIGITS = 18
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_S = 86_400
+_UNITS = {
+    "day": _DAY_S * 10**6, "hour": 3600 * 10**6, "minute": 60 * 10**6, "second": 10**6,
+    "millisecond": 10**3, "microsecond": 1,
+}  # fmt: skip
 _MOST_BUCKETS = 2.0**38
 _SMALLEST_WIDTH = 1e-290
 
@@ -114,17 +118,27 @@ class Band:
                 )
 
     def __str__(self) -> str:
-        """The band as SQL would have it.
+        """The band in words.
 
         >>> str(Band("a", "b", low=-2, high=5, high_open=True))
         '-2 <= a - b < 5'
+        >>> str(Band("sent", "read", low=timedelta(seconds=-90), high=timedelta(seconds=90)))
+        'sent within 1 minute 30 seconds of read'
         """
+        low, high = self.low, self.high
+        if low is not None and high is not None and low == -high and not self._open_ends:
+            of = "" if self.left == self.right else f" of {self.right}"
+            return f"{self.left} within {_in_words(high)}{of}"
         words = f"{self.left} - {self.right}"
-        if self.low is not None:
-            words = f"{self.low} {'<' if self.low_open else '<='} {words}"
-        if self.high is not None:
-            words = f"{words} {'<' if self.high_open else '<='} {self.high}"
+        if low is not None:
+            words = f"{_in_words(low)} {'<' if self.low_open else '<='} {words}"
+        if high is not None:
+            words = f"{words} {'<' if self.high_open else '<='} {_in_words(high)}"
         return words
+
+    @property
+    def _open_ends(self) -> bool:
+        return self.low_open or self.high_open
 
     def resolve(self, left: pa.Field, right: pa.Field) -> BandCodec:
         """The codec for columns of these types, or an error that says why there is none."""
@@ -154,6 +168,19 @@ class Band:
             exact = _steps(self.high, kind)
             high = math.floor(exact) - (1 if self.high_open and exact.denominator == 1 else 0)
         return low, high
+
+
+def _in_words(width: Width) -> str:
+    """A span of time in the largest units that it has whole; a number as it is."""
+    if not isinstance(width, timedelta):
+        return str(width)
+    left, parts = abs(width) // timedelta(microseconds=1), []
+    for unit, size in _UNITS.items():
+        count, left = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}" + ("s" if count > 1 else ""))
+    sign = "-" if width < timedelta(0) else ""
+    return sign + (" ".join(parts) or "0 seconds")
 
 
 def _steps(width: Width, kind: pa.DataType) -> Fraction:

@@ -1,4 +1,4 @@
-"""Parses `on`, which says which columns must be equal, and finds columns by Spark's rule."""
+"""Parses `on`: which columns must be equal or close. Finds columns by Spark's rule."""
 
 from __future__ import annotations
 
@@ -40,12 +40,17 @@ On = str | Band | Sequence[str | tuple[str, str] | KeyNames | Band] | Mapping[st
 
 def parse_on(on: Any) -> list[Equal | Band]:
     """The predicates of a join of two inputs: one of all equal keys, and one for each band."""
-    items = list(on) if isinstance(on, list | tuple) else [on]
-    bands = [item for item in items if isinstance(item, Band)]
+    bands = bands_of(on)
     if not bands:
         return [Equal.of(on)]
-    keys = [item for item in items if not isinstance(item, Band)]
-    return [*([Equal.of(keys)] if keys else []), *bands]
+    keys = key_names(on)
+    return [*([Equal(tuple(keys))] if keys else []), *bands]
+
+
+def bands_of(on: Any) -> list[Band]:
+    """The bands in `on`."""
+    items = list(on) if isinstance(on, list | tuple) else [on]
+    return [item for item in items if isinstance(item, Band)]
 
 
 def key_names(on: Any) -> list[KeyNames]:

@@ -198,6 +198,18 @@ class JoinSchema:
         """The pairs of columns that must be equal."""
         return tuple(key for _, key in _keys(self.predicates))
 
+    @property
+    def bands(self) -> tuple[str, ...]:
+        """The bands of a join, in words."""
+        found = [each for each in self.predicates if isinstance(each, ValuesInBand)]
+        return tuple(words for each in found for words in each.describe())
+
+    def in_words(self) -> list[str]:
+        """What rows are joined on: a shared name, two that must be equal, a band."""
+        names = [(key.left, key.right) for key in self.keys]
+        keys = [mine if mine == other else f"{mine} = {other}" for mine, other in names]
+        return [*keys, *self.bands]
+
     def at(self, input: int) -> list[int]:
         """The numbers of the predicates that rows of an input take part in."""
         return [n for n, predicate in enumerate(self.predicates) if input in predicate.ends]

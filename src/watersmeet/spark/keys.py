@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
 from typing import Any
@@ -31,7 +31,8 @@ from pyspark.sql.types import (
 
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import Side
-from watersmeet.rows.on import KeyNames, check_name, key_names, spelled
+from watersmeet.rows.bands import Band
+from watersmeet.rows.on import KeyNames, bands_of, check_name, key_names, spelled
 from watersmeet.rows.output import Schemas
 from watersmeet.rows.types import comparison_type, padding_of, with_padding
 from watersmeet.spark.scans.files import JavaObject
@@ -107,7 +108,22 @@ def named_keys(
     if columns and all(isinstance(column, Column) for column in columns):
         return _from_columns(frames, reduce(and_, columns))
     names = [_spelled(frames, each) for each in key_names(on)]
+    if not names:
+        raise InvalidArgument(
+            f"on={on} has no equal keys, and on Spark rows are sent to tasks by their keys.",
+            remedy="Add a pair of equal columns, or join with wm.local.join, which takes bands "
+            "alone.",
+        )
     return names, None, ()
+
+
+def spelled_bands(frames: Frames, on: Any) -> list[Band]:
+    """The bands in `on`, with the names of columns as Spark has them."""
+    spelled_out = []
+    for each in bands_of(on):
+        names = _spelled(frames, KeyNames(each.left, each.right, shared=False))
+        spelled_out.append(replace(each, left=names.left, right=names.right))
+    return spelled_out
 
 
 def _spelled(frames: Frames, names: KeyNames) -> KeyNames:

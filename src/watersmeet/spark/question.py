@@ -32,6 +32,7 @@ from watersmeet.spark.keys import (
     first_line,
     named_keys,
     parsed,
+    spelled_bands,
 )
 from watersmeet.spark.scans.files import JavaObject
 from watersmeet.spark.scans.filters import ExprId, Node, Translation
@@ -48,7 +49,8 @@ def settled(frames: Frames, schemas: Schemas, question: Question) -> tuple[Quest
     says which texts are padded before they are compared."""
     keys, plan, others = named_keys(frames, question.on)
     schemas = compared(frames, keys, schemas)
-    plain = replace(question, on=keys, condition=None)
+    bands = spelled_bands(frames, question.on)
+    plain = replace(question, on=[*keys, *bands], condition=None)
     condition: Any = question.condition
     if not others and not isinstance(condition, str | Column):
         return replace(plain, condition=condition), schemas

@@ -82,7 +82,7 @@ class Flushing:
         run = write_run(writer, table, index, departed=stamp, codes=codes[places])
         writer.close()
         workspace.blocks[side].add(run)
-        workspace.metrics.flushed(FlushRecord(stamp, side, 0, run.rows, run.nbytes, reason))
+        workspace.metrics.flushed(FlushRecord(stamp, side, None, run.rows, run.nbytes, reason))
 
     def _undecided(self, side: Side, index: Index) -> Index:
         """Positions in `index` of the rows that must be written: those that are not decided."""

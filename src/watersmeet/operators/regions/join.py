@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.model import Side
+from watersmeet.operators.compaction import compact, merged_by_code
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.regions import state
 from watersmeet.operators.regions.algorithm import RegionAlgorithm
@@ -30,6 +31,7 @@ from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
+from watersmeet.store.runs import SpilledRun
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import IoKind, SpillArea
 
@@ -162,6 +164,21 @@ class RegionJoin:
         return self.workspace.resize(limit, self.flushing.make_room)
 
     def tidy(self) -> Iterator[Matches]:
+        """Merge runs that have become many. Joins that end can do without."""
+        done = [self.loop.untouched_from(side) for side in Side]
+        runs = [blocks.runs for blocks in self.workspace.blocks]
+        counts = [_runs_until(runs[side], done[side]) for side in Side]
+        new = (runs[0][counts[0] :], runs[1][counts[1] :])
+        old = (runs[0][: counts[0]], runs[1][: counts[1]])
+        changed = compact(self.workspace, [new], merged_by_code)
+        if self.loop.round is None:
+            # All of these have met each other, however they are cut into blocks.
+            changed |= compact(self.workspace, [old], merged_by_code)
+        if changed:
+            for side in Side:
+                self.workspace.blocks[side].replace([*old[side], *new[side]])
+                if self.loop.round is None:
+                    self.loop.joined[side] = sum(run.block_count for run in old[side])
         yield from ()
 
     def save(self, area: StateArea) -> Manifest:
@@ -191,3 +208,9 @@ class RegionJoin:
             }
             for side, regions in zip(Side, self.workspace.memory.regions, strict=True)
         }
+
+
+def _runs_until(runs: list[SpilledRun], blocks: int) -> int:
+    """How many runs, from the first, have these blocks."""
+    ends = np.cumsum([run.block_count for run in runs])
+    return int(np.searchsorted(ends, blocks, side="right"))

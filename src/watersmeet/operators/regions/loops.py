@@ -70,6 +70,12 @@ class NestedLoop:
         sizes = [len(blocks) for blocks in self._workspace.blocks]
         return not all(sizes) or self.joined == sizes
 
+    def untouched_from(self, side: Side) -> int:
+        """The first block of an input that no round so far has to do with."""
+        if self.round is not None and self.round.outer == side:
+            return max(self.joined[side], self.round.until)
+        return self.joined[side]
+
     def run(self, pause: Pause, stage: Stage, *, loaded: int) -> Iterator[Matches]:
         """Join blocks until all are done or `pause()` says to stop, with at most `loaded` bytes of
         them in memory at a time."""
@@ -155,6 +161,7 @@ class NestedLoop:
             loaded = Chunk.of(self._read(outer, numbers))
         while len(inner) and not stopped:
             together = self._together(outer.other, inner)
+            self._workspace.metrics.blocks_joined += together
             yield from self._join_blocks(loaded, self._read(outer.other, inner[:together]), stage)
             chunk[1] = int(inner[together - 1]) + 1
             inner = inner[together:]
@@ -198,7 +205,6 @@ class NestedLoop:
         assert self.round is not None
         workspace = self._workspace
         outer = Side(self.round.outer)
-        workspace.metrics.blocks_joined += 1
         piece = chunk.piece
         sources = in_order(outer, piece.source, block.source)
         stamps = in_order(outer, piece.ats, block.ats)

@@ -30,6 +30,7 @@ class Identity:
             query,
             {
                 "on": [[key.left, key.right] for key in join.keys],
+                **({"bands": list(join.bands)} if join.bands else {}),
                 "how": str(join.how),
                 "algorithm": question.algorithm,
                 "instances": instances,

@@ -51,9 +51,7 @@ def explain(
 
 
 def _question(plan: Plan) -> str:
-    keys = ", ".join(
-        key.left if key.left == key.right else f"{key.left} = {key.right}" for key in plan.join.keys
-    )
+    keys = ", ".join(plan.join.in_words())
     extra = " and a condition" if plan.question.condition is not None else ""
     return f"{plan.question.how} on {keys}{extra}"
 
