@@ -243,8 +243,9 @@ class IntegerBand:
         if side is Side.LEFT:
             # Then left and right differ by no more than `wide`, whichever is larger.
             steps = _plus(steps, -middle)
-        wide = min(max(self.high - middle, 1), _MOST)
-        numbers: Integers = steps // wide
+        wide = max(self.high - middle, 1)
+        # Two buckets are enough for all numbers, if one is wider than half of them.
+        numbers: Integers = steps // wide if wide <= _MOST else steps >> 63
         return numbers
 
     def encode(self, side: Side, values: pa.Array) -> Encoded:
@@ -254,10 +255,19 @@ class IntegerBand:
     def reach(self, side: Side, codes: Codes) -> tuple[Codes, Codes]:
         steps: Integers = (codes ^ _SIGN).view(np.int64)
         low, high = (self.low, self.high) if side is Side.RIGHT else _negated(self.high, self.low)
-        first = _code(_plus(steps, low)) if low is not None else np.zeros(len(steps), np.uint64)
-        if high is None:
-            return first, np.full(len(steps), _LAST_CODE, np.uint64)
-        return first, _code(_plus(steps, high))
+        first, last = np.zeros(len(steps), np.uint64), np.full(len(steps), _LAST_CODE, np.uint64)
+        if low is not None:
+            first = _code(_plus(steps, low))
+        if high is not None:
+            last = _code(_plus(steps, high))
+        # An end that is beyond all numbers, not only cut off there: nothing is in reach.
+        if low is not None and low > 0:
+            beyond = steps > _MOST - low
+            first[beyond], last[beyond] = 1, 0
+        if high is not None and high < 0:
+            beyond = steps < _LEAST - high
+            first[beyond], last[beyond] = 1, 0
+        return first, last
 
     def holds(self, left: pa.Array, right: pa.Array) -> Mask:
         (x, _), (y, _) = self._steps(left), self._steps(right)
@@ -341,7 +351,8 @@ class FloatBand:
             return False
         width = self.high - self.low
         # Where the ends are much larger than their distance, rounding moves values too far.
-        far = max(abs(self.low), abs(self.high)) > 2**30 * width
+        most = 2**12 if self.narrow else 2**30
+        far = max(abs(self.low), abs(self.high)) > most * width
         return _SMALLEST_WIDTH < width < math.inf and not far
 
     def buckets(self, side: Side, codes: Codes) -> Integers:

@@ -170,6 +170,15 @@ class Edge:
         are. They have fewer other rows than the one range of `reach`."""
         return self.order.reaches(end, codes)
 
+    def around(self, end: Side, codes: Codes) -> tuple[int, int]:
+        """The first and the last code that partners of rows of one end can have, whose codes lie
+        between the smallest and the largest of these."""
+        first, last = self.reach(end, np.array([codes.min(), codes.max()]))
+        if (first > last).any():
+            # The outermost reach nothing: that says nothing about those between them.
+            return 0, int(_LAST_CODE)
+        return int(first.min()), int(last.max())
+
     def verifier(self, hidden: tuple[int, int]) -> Verify | None:
         decided = [
             verify

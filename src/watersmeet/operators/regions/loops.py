@@ -192,10 +192,9 @@ class NestedLoop:
         if not workspace.algorithm.skips:
             return inner
         mine, others = workspace.blocks[outer].ranges, workspace.blocks[outer.other].ranges
-        # Codes rise, so what the first can reach and what the last can reach are the ends.
-        first, _ = workspace.edge.reach(outer, mine.first[numbers].min(keepdims=True))
-        _, last = workspace.edge.reach(outer, mine.last[numbers].max(keepdims=True))
-        meets = (others.first[inner] <= last[0]) & (others.last[inner] >= first[0])
+        codes = np.append(mine.first[numbers], mine.last[numbers])
+        first, last = workspace.edge.around(outer, codes)
+        meets = (others.first[inner] <= np.uint64(last)) & (others.last[inner] >= np.uint64(first))
         workspace.metrics.blocks_skipped += int(np.count_nonzero(~meets))
         chosen: Index = inner[meets]
         return chosen
