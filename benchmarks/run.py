@@ -29,6 +29,7 @@ BENCHMARKS = (
     "aggregates",
     "symmetric",
     "spilling",
+    "bands",
     "rectangles",
     "strings",
     "scaling",
