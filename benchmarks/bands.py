@@ -223,9 +223,9 @@ def run(places: Places, *, quick: bool) -> Section:
     return Section(
         name="bands",
         title="Values that are close",
-        note=f"{measured.rows:,} rows a side in random order from memory, values within {WIDTH} of each "
-        "other (about one partner a row), one core, best of three. *A tenth in memory*: the cap "
-        "holds a tenth of the rows. Results are two row numbers.",
+        note=f"{measured.rows:,} rows a side in random order from memory, values within {WIDTH} "
+        "of each other (about one partner a row), one core, best of three. *A tenth in memory*: "
+        "the cap holds a tenth of the rows. Results are two row numbers.",
         rows=[
             _row(measured, name, engine)
             for name, engines in measured.found.items()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, types
 
+_CODES = types.Array(types.uint64, 1, "C", readonly=True)
 _FOUND = types.Array(types.int64, 1, "C", readonly=True)
 _FLAGS = types.Array(types.uint8, 1, "C")
 _READ_FLAGS = types.Array(types.uint8, 1, "C", readonly=True)
@@ -19,6 +20,17 @@ def count_joins(found, regions, joined, joins):
         row = found[i]
         joins[regions[row]] += 1
         joined[row] = 1
+
+
+@njit(types.void(_CODES, _ROWS, types.uint64, types.uint64, _FLAGS, _OUT), cache=True, nogil=True)
+def divide(codes, rows, lower, upper, regions, counts):
+    """Give each row its region, from the codes in order and the rows that have them, and count the
+    rows of each: 0 up to `lower`, 2 from `upper` on, 1 between."""
+    counts[:] = 0
+    for i in range(codes.size):
+        region = 0 if codes[i] <= lower else (2 if codes[i] >= upper else 1)
+        regions[rows[i]] = region
+        counts[region] += 1
 
 
 @njit(

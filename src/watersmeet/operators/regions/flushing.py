@@ -61,13 +61,17 @@ class Flushing:
         index = rows[chosen].astype(np.int64)
         keep = np.ones(len(table), np.bool_)
         keep[index] = False
-        written = self._undecided(side, index)
-        self._write(side, index[written], chosen[written], _why(flushed, benefits))
+        undecided = workspace.emitter.undecided(side, table.stamps[index])
+        if undecided is not None:
+            index, chosen = index[undecided], chosen[undecided]
+        self._write(side, index, chosen, _why(flushed, benefits))
         self._memory.drop(side, keep)
         codes, rows = table.index.in_order()
         regions.move(codes, count, flushed)
-        table.regions[rows] = regions.of(codes)
         regions.recount(table.regions)
+        if regions.lower is not None and regions.upper is not None:
+            bounds = np.uint64(regions.lower), np.uint64(regions.upper)
+            kernels.divide(codes, rows, *bounds, table.regions, regions.rows)
         workspace.report_memory()
 
     def _write(self, side: Side, index: Index, places: Index, reason: str) -> None:
@@ -84,11 +88,6 @@ class Flushing:
         workspace.blocks[side].add(run)
         workspace.metrics.flushed(FlushRecord(stamp, side, None, run.rows, run.nbytes, reason))
 
-    def _undecided(self, side: Side, index: Index) -> Index:
-        """Positions in `index` of the rows that must be written: those that are not decided."""
-        keep = self._workspace.emitter.undecided(side, self._memory.tables[side].stamps[index])
-        return np.arange(len(index)) if keep is None else np.flatnonzero(keep)
-
     # ---- which rows -----------------------------------------------------------------------------
 
     def _choose(self, side: Side, count: int) -> tuple[Index, set[Region]]:
@@ -102,20 +101,22 @@ class Flushing:
         if regions.lower is not None and regions.upper is not None:
             start = int(np.searchsorted(codes, np.uint64(regions.lower), side="right"))
             stop = int(np.searchsorted(codes, np.uint64(regions.upper), side="left"))
-        chosen: list[Index] = []
+        chosen = np.zeros(size, np.bool_)
         flushed = set[Region]()
+        left = count
         for region in regions.by_benefit():
-            left = count - sum(map(len, chosen))
             if not left:
                 break
             flushed.add(region)
             if region is Region.LOWER:
-                chosen.append(np.arange(min(left, start)))
+                places: Index | slice = slice(min(left, start))
             elif region is Region.UPPER:
-                chosen.append(np.arange(max(size - left, stop), size))
+                places = slice(max(size - left, stop), size)
             else:
-                chosen.append(self._swept(side, start, stop, left))
-        return np.sort(np.concatenate(chosen)), flushed
+                places = self._swept(side, start, stop, left)
+            chosen[places] = True
+            left = count - int(np.count_nonzero(chosen))
+        return np.flatnonzero(chosen), flushed
 
     def _swept(self, side: Side, start: int, stop: int, count: int) -> Index:
         """Places of rows of the middle region that the clock's hand chooses."""
