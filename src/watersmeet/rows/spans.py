@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 from datetime import timedelta
@@ -106,6 +107,10 @@ def parse_width(width: Any) -> Width:
         raise InvalidArgument(
             f"{width!r} is no width.",
             remedy='Give a number, a timedelta, or text such as "5 seconds".',
+        )
+    if isinstance(width, float | Decimal) and not math.isfinite(width):
+        raise InvalidArgument(
+            f"A band ends at {width}.", remedy="Give a number, or None for no end."
         )
     return _parse_text(width) if isinstance(width, str) else width
 
