@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -76,3 +77,17 @@ def test_the_page_about_aggregates_shows_what_it_prints(
     assert "exact" in streamed.splitlines()[-4]
     assert said.startswith("exact after")
     assert json.loads(said.splitlines()[-1])["exact"] is True
+
+
+def test_the_page_about_bands_shows_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = DOCS / "bands.md"
+    follow(page, tmp_path, monkeypatch)
+    told = capsys.readouterr().out.split(f"{BETWEEN}\n")
+    shown = re.findall(r"^```text\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    for printed, promised in zip(told, shown, strict=False):
+        # Which rows share a batch depends on which input is read first.
+        rows = [row for line in printed.splitlines() for row in ast.literal_eval(line)]
+        assert sorted(map(str, rows)) == sorted(map(str, ast.literal_eval(promised)))
+    assert len(shown) == 2
