@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from watersmeet.rows.address import Index, Matches
 from watersmeet.rows.schema import EncodedRows, JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.index import PairBuffer
+from watersmeet.store.runs import SpilledRun
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 
@@ -98,6 +99,19 @@ class Workspace:
         memory = self.memory
         while memory.used > memory.capacity and not memory.is_empty:
             yield from make_room(memory.used - memory.capacity)
+
+    def forget_marks(self, now: int, runs: Sequence[Sequence[SpilledRun]]) -> None:
+        """Forget the marks of rows that came before the oldest row in memory or in these runs of
+        each side; `now` is the next stamp."""
+        if not any(self.emitter.marked):
+            return
+        oldest = now
+        for side, table in zip(Side, self.memory.tables, strict=True):
+            if self.emitter.marked[side]:
+                first = [run.earliest for run in runs[side]]
+                oldest = min([oldest, *table.stamps[:1].tolist(), *first])
+        self.emitter.marks.forget(oldest)
+        self.memory.reserved = self.emitter.marks.nbytes
 
     def report_memory(self, building: int = 0) -> None:
         """Tell the account how much is held; `building` are the bytes of a third table."""

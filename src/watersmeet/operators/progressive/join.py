@@ -116,7 +116,9 @@ class ProgressiveJoin:
             if len(disk.history) > _LONG_HISTORY:
                 yield from self.reactive.settle_partition(p)
                 disk.prune(oldest[:, p])
-        workspace.forget_marks()
+        partitions = workspace.disk.partitions
+        runs = [[run for disk in partitions for run in disk.runs[side]] for side in Side]
+        workspace.forget_marks(workspace.stamp, runs)
         workspace.report_memory()
 
     def _purge(self) -> Iterator[Matches]:

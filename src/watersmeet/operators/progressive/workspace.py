@@ -115,18 +115,6 @@ class ProgressiveWorkspace(Workspace):
         first, last = self.schema.predicates[0].reach(side, codes)
         return self.promises.cover(side.other, 0, first, last)
 
-    def forget_marks(self) -> None:
-        """Forget the marks of rows that came before the oldest row in memory or on disk."""
-        if not any(self.emitter.marked):
-            return
-        oldest = self.stamp
-        for side, table in zip(Side, self.memory.tables, strict=True):
-            if self.emitter.marked[side]:
-                runs = [run for disk in self.disk.partitions for run in disk.runs[side]]
-                oldest = min([oldest, *table.stamps[:1].tolist(), *(run.earliest for run in runs)])
-        self.emitter.marks.forget(oldest)
-        self.memory.reserved = self.emitter.marks.nbytes
-
     def distinct_per_partition(self) -> float:
         """s, the distinct keys of a partition (RPJ, Table 1)."""
         distinct = self.tuning.distinct or self.distinct.get()

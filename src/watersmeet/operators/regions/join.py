@@ -179,6 +179,9 @@ class RegionJoin:
                 self.workspace.blocks[side].replace([*old[side], *new[side]])
                 if self.loop.round is None:
                     self.loop.joined[side] = sum(run.block_count for run in old[side])
+        workspace = self.workspace
+        workspace.forget_marks(workspace.stamp, [blocks.runs for blocks in workspace.blocks])
+        workspace.report_memory()
         yield from ()
 
     def save(self, area: StateArea) -> Manifest:
