@@ -40,13 +40,19 @@ class ArrivingPhase:
         if any(workspace.emitter.marked):
             workspace.emitter.marks.cover(workspace.stamp + len(rows) + 1)
             self._memory.reserved = workspace.emitter.marks.nbytes
+        joins_on_arrival = workspace.algorithm.joins_on_arrival
+        if not joins_on_arrival:
+            # Before they are stamped: what leaves now was never joined with them, and must not
+            # seem to have been.
+            yield from self._flushing.make_room_for(piece)
         stamps = np.arange(workspace.stamp, workspace.stamp + len(rows))
         workspace.stamp += len(rows)
         workspace.bound_chunks(piece.nbytes / len(rows))
         source, joins = BatchRows(rows), np.zeros(len(rows), np.int64)
         ordered: Ordered = sorting.sort(codes)
-        yield from self._meet(side, ordered, source, stamps, joins)
-        keep = self._undecided(side, stamps)
+        if joins_on_arrival:
+            yield from self._meet(side, ordered, source, stamps, joins)
+        keep = self._undecided(side, stamps) if joins_on_arrival else None
         if keep is not None:
             gone = np.flatnonzero(~keep)
             yield from workspace.emitter.unmatched(side, source, gone, stamps)
@@ -54,7 +60,8 @@ class ArrivingPhase:
             rows, ordered = rows_where(rows, keep), sorting.sort(codes)
             piece = piece._replace(rows=rows, nbytes=self._memory.batch_bytes(side, rows))
         if len(rows):
-            yield from self._flushing.make_room_for(piece)
+            if joins_on_arrival:
+                yield from self._flushing.make_room_for(piece)
             regions = self._memory.regions[side].of(codes)
             self._memory.regions[side].arrived(regions, joins)
             table = self._memory.tables[side]
@@ -94,7 +101,8 @@ class ArrivingPhase:
         """Drop the rows of a side, which have met all their partners, if the other side has ended
         and none of it is on disk."""
         workspace, table = self._workspace, self._memory.tables[side]
-        if len(workspace.blocks[side.other]) or not len(table):
+        joins_on_arrival = workspace.algorithm.joins_on_arrival
+        if len(workspace.blocks[side.other]) or not len(table) or not joins_on_arrival:
             return
         yield from workspace.emitter.unmatched(side, table, np.arange(len(table)), table.stamps)
         self._memory.drop(side, np.zeros(len(table), np.bool_))

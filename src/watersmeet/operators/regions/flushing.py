@@ -11,6 +11,7 @@ from watersmeet.model import Side
 from watersmeet.operators.memory import NewRows
 from watersmeet.operators.metrics import FlushRecord
 from watersmeet.operators.regions.workspace import RegionWorkspace
+from watersmeet.operators.stage import Stage
 from watersmeet.policies.regions import Region
 from watersmeet.rows.address import Index, Matches
 from watersmeet.store.runs import RunWriter, write_run
@@ -32,10 +33,12 @@ class Flushing:
     def make_room(self, overflow: int) -> Iterator[Matches]:
         """Flush at least `overflow` and the share of a flush, all of one input."""
         memory = self._memory
+        if not self._workspace.algorithm.joins_on_arrival:
+            yield from self.flush_all()
+            return
         share = self._workspace.tuning.flush_share * max(memory.capacity, memory.used)
         side = self._victim()
-        self.flush(side, memory.rows_to_free(side, max(overflow, share)))
-        yield from ()
+        self._flush(side, memory.rows_to_free(side, max(overflow, share)))
 
     def _victim(self) -> Side:
         """The input with most rows in memory; but if one has ended, the other, whose rows can meet
@@ -46,12 +49,28 @@ class Flushing:
                 return side
         return max(Side, key=lambda side: len(tables[side]))
 
-    def flush_all(self) -> None:
+    def flush_all(self) -> Iterator[Matches]:
+        """Flush all rows. What has not met in memory meets before it."""
+        if not self._workspace.algorithm.joins_on_arrival:
+            yield from self.join_memory()
         for side in Side:
             if len(self._memory.tables[side]):
-                self.flush(side, len(self._memory.tables[side]))
+                self._flush(side, len(self._memory.tables[side]))
 
-    def flush(self, side: Side, count: int) -> None:
+    def join_memory(self) -> Iterator[Matches]:
+        """Join all of memory with itself: PMJ's step before it writes its sorted runs."""
+        workspace = self._workspace
+        left, right = self._memory.tables
+        codes, rows = left.index.in_order()
+        size = len(workspace.pairs)
+        for start in range(0, len(rows), size):
+            asking = rows[start : start + size].astype(np.int64)
+            for found, asked in workspace.find(right.index, Side.LEFT, codes[start : start + size]):
+                index = (asking[asked], found)
+                at = (left.stamps, right.stamps)
+                yield from workspace.emitter.pairs((left, right), index, at, Stage.MM)
+
+    def _flush(self, side: Side, count: int) -> None:
         """Write `count` rows of an input to disk, as one run sorted by code, and forget them."""
         workspace, table = self._workspace, self._memory.tables[side]
         regions = self._memory.regions[side]

@@ -7,7 +7,7 @@ clean-up    after both inputs have ended: the same loop, with the rows in memory
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -81,13 +81,16 @@ class RegionJoin:
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
         """The reactive phase: blocks on disk are joined with each other."""
+        return self._react(pause) if self.workspace.algorithm.reacts else iter(())
+
+    def _react(self, pause: Callable[[], bool]) -> Iterator[Matches]:
         return self.loop.run(pause, Stage.DD, loaded=self.workspace.shares.loaded)
 
     def settle(self, pause: Callable[[], bool] = lambda: False) -> Iterator[Matches]:
         """Join all that is there and has not met, while more may come; until `pause()`."""
         if self._memory_owes():
-            self.flushing.flush_all()
-        yield from self.idle(pause)
+            yield from self.flushing.flush_all()
+        yield from self._react(pause)
 
     def owed(self) -> list[int]:
         """Rows that may not have met all that is there of the other side, left and right."""
@@ -99,8 +102,11 @@ class RegionJoin:
         return owed
 
     def _memory_owes(self) -> bool:
-        """Whether a row in memory may not have met a row on disk: it came after that had left."""
+        """Whether a row in memory may not have met another in memory, or a row on disk: it came
+        after that had left."""
         workspace = self.workspace
+        if not workspace.algorithm.joins_on_arrival and all(map(len, workspace.memory.tables)):
+            return True
         for side in Side:
             stamps = workspace.memory.tables[side].stamps
             left = [run.departed[0] for run in workspace.blocks[side.other].runs]
@@ -117,15 +123,17 @@ class RegionJoin:
         """The clean-up phase. Rows in memory are blocks like those on disk."""
         workspace = self.workspace
         if any(map(len, workspace.blocks)):
-            shares = self._make_way()
+            shares = yield from self._make_way()
             yield from self.loop.run(lambda: False, Stage.CLEANUP, loaded=shares.loaded)
+        elif not workspace.algorithm.joins_on_arrival:
+            yield from self.flushing.join_memory()
         yield from self._unmatched()
         for side in Side:
             for run in workspace.blocks[side].runs:
                 run.remove()
             workspace.blocks[side].replace([])
 
-    def _make_way(self) -> MemoryShares:
+    def _make_way(self) -> Generator[Matches, None, MemoryShares]:
         """Prepare the clean-up; returns what it may hold.
 
         With more memory for outer blocks the loop reads inner ones less often. So the rows in
@@ -135,8 +143,10 @@ class RegionJoin:
         in_memory = sum(map(len, workspace.memory.tables))
         on_disk = sum(blocks.row_count for blocks in workspace.blocks)
         if not workspace.algorithm.skips or on_disk > 2 * in_memory:
-            self.flushing.flush_all()
+            yield from self.flushing.flush_all()
             return workspace.shares.without_rows()
+        if not workspace.algorithm.joins_on_arrival:
+            yield from self.flushing.join_memory()
         for side in Side:
             table = workspace.memory.tables[side]
             rows = workspace.memory.block_rows(side, workspace.block_bytes)
