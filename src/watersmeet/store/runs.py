@@ -128,6 +128,9 @@ class SpilledRun:
     def block_rows(self, number: int) -> int:
         return self.blocks[number].rows
 
+    def block_bytes(self, number: int) -> int:
+        return self.blocks[number].length
+
     def first_code(self, number: int) -> int:
         return self.blocks[number].first_code
 

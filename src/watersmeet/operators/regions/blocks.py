@@ -20,7 +20,7 @@ class BlockRun(Protocol):
     @property
     def block_count(self) -> int: ...
 
-    def block_rows(self, number: int) -> int: ...
+    def block_bytes(self, number: int) -> int: ...
 
     def first_code(self, number: int) -> int: ...
 
@@ -41,8 +41,8 @@ class ResidentBlocks:
     def block_count(self) -> int:
         return -(-len(self._rows) // self._size)
 
-    def block_rows(self, number: int) -> int:
-        return len(self._rows[self._part(number)])
+    def block_bytes(self, number: int) -> int:
+        return int(len(self._rows[self._part(number)]) * self._table.mean_bytes())
 
     def first_code(self, number: int) -> int:
         return int(self._codes[self._part(number)][0])
@@ -105,16 +105,16 @@ class Blocks:
 
 
 class Ranges(NamedTuple):
-    """Of each block, the first and the last code and the number of rows."""
+    """Of each block, the first and the last code and its size in bytes."""
 
     first: Codes
     last: Codes
-    rows: Index
+    nbytes: Index
 
     @classmethod
     def of(cls, blocks: Sequence[tuple[BlockRun, int]]) -> Ranges:
         return cls(
             np.array([run.first_code(number) for run, number in blocks], np.uint64),
             np.array([run.last_code(number) for run, number in blocks], np.uint64),
-            np.array([run.block_rows(number) for run, number in blocks], np.int64),
+            np.array([run.block_bytes(number) for run, number in blocks], np.int64),
         )

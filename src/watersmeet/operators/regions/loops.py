@@ -140,9 +140,8 @@ class NestedLoop:
 
     def _fitting(self, side: Side, numbers: Index, nbytes: float) -> int:
         """How many of these blocks, from the first, take so many bytes; at least one."""
-        rows = self._workspace.blocks[side].ranges.rows[numbers]
-        each = max(self._workspace.memory.tables[side].latest_mean_bytes(), 1.0)
-        return max(int(np.searchsorted(np.cumsum(rows) * each, nbytes, side="right")), 1)
+        sizes = np.cumsum(self._workspace.blocks[side].ranges.nbytes[numbers])
+        return max(int(np.searchsorted(sizes, nbytes, side="right")), 1)
 
     # ---- one chunk of outer blocks --------------------------------------------------------------
 
@@ -195,7 +194,8 @@ class NestedLoop:
         codes = np.append(mine.first[numbers], mine.last[numbers])
         first, last = workspace.edge.around(outer, codes)
         meets = (others.first[inner] <= np.uint64(last)) & (others.last[inner] >= np.uint64(first))
-        workspace.metrics.blocks_skipped += int(np.count_nonzero(~meets))
+        if not current:
+            workspace.metrics.blocks_skipped += int(np.count_nonzero(~meets))
         chosen: Index = inner[meets]
         return chosen
 
