@@ -4,9 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
@@ -145,6 +150,22 @@ WRONG = [
 ]
 
 
+WRONG += [
+    (["right.parquet"], "Neither --on nor --within"),
+    (["right.parquet", "--within", "k"], "names no column and width. Write for example"),
+    (["right.parquet", "--within", "=5"], "names no column and width"),
+    (["right.parquet", "--within", "k,=5"], "names no column and width"),
+    (["right.parquet", "--within", "k="], "is no span of time"),
+    (["right.parquet", "--within", "k=soon"], "is no span of time"),
+    (["right.parquet", "--within", "k=5 parsecs"], "is no unit of time"),
+    (["right.parquet", "--within", "k=-5"], "is negative"),
+    (["right.parquet", "--within", "k=NaN"], "A band ends at NaN"),
+    (["right.parquet", "--within", "k=5 seconds"], "Give a number"),
+    (["right.parquet", "--within", "nope=5"], "no column 'nope'"),
+    (["right.parquet", "--within", "k=5", "--algorithm", "rpj"], "not a band of values"),
+]
+
+
 @pytest.mark.parametrize(("arguments", "says"), WRONG, ids=[says for _, says in WRONG])
 def test_errors_are_one_line_with_cause_and_remedy(
     arguments: list[str],
@@ -161,6 +182,42 @@ def test_errors_are_one_line_with_cause_and_remedy(
     assert told.err.count("\n") == 1
     assert told.out == ""
     assert not list(files.glob("*out*"))
+
+
+def close(left: pa.Table, right: pa.Table, condition: str) -> Counter[tuple[Any, ...]]:
+    with duckdb.connect() as connection:
+        connection.register("l", left)
+        connection.register("r", right)
+        return Counter(
+            connection.execute(f"SELECT l.a, r.b FROM l JOIN r ON {condition}").fetchall()
+        )
+
+
+def test_values_that_are_close(tmp_path: Path) -> None:
+    """Alone, beside a key, with two names, with numbers and with times."""
+    number = pa.array(range(500))
+    left = pa.table({"k": number, "t": pc.multiply(number, 7), "a": number})
+    right = pa.table({"k": pc.bit_wise_and(number, 7), "u": pc.multiply(number, 5), "b": number})
+    price = pa.array([Decimal(n).scaleb(-2) for n in range(0, 2000, 4)], pa.decimal128(9, 2))
+    at = pc.multiply(number, 10**6).view(pa.timestamp("us"))
+    left = left.append_column("price", price).append_column("at", at)
+    right = right.append_column("price", price).append_column("at", at)
+    pq.write_table(left, tmp_path / "left.parquet")
+    pq.write_table(right, tmp_path / "right.parquet")
+    for arguments, condition in (
+        (["--within", "t,u=3"], "abs(l.t - r.u) <= 3"),
+        (["--within", "price=0.05"], "abs(l.price - r.price) <= 0.05"),
+        (["--on", "k", "--within", "at=2 seconds"], "l.k = r.k AND abs(l.b_at - r.b_at) <= 2"),
+        (
+            ["--within", "at = 1 minute 1 second", "--within", "t , u = 9"],
+            "abs(l.b_at - r.b_at) <= 61 AND abs(l.t - r.u) <= 9",
+        ),
+    ):
+        done = joined("right.parquet", *arguments, "-o", "-", cwd=tmp_path)
+        table = csv.read_csv(pa.BufferReader(done.stdout.encode()))
+        got = Counter(zip(*(table.column(name).to_pylist() for name in "ab"), strict=True))
+        seconds = [each.append_column("b_at", number) for each in (left, right)]
+        assert got == close(seconds[0], seconds[1], condition)
 
 
 def test_a_damaged_input_leaves_no_output(files: Path) -> None:

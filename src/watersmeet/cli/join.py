@@ -6,12 +6,16 @@ import argparse
 import contextlib
 import json
 import sys
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from watersmeet import local
 from watersmeet.cli.output import check_columns, check_output, open_output
 from watersmeet.cli.preview import Preview
 from watersmeet.cli.progress import ProgressLine
+from watersmeet.errors import InvalidArgument
+from watersmeet.rows.bands import Band
+from watersmeet.rows.spans import within
 
 
 def add_parser(commands: Any) -> None:
@@ -26,15 +30,23 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("right", metavar="RIGHT", help=what)
     parser.add_argument(
         "--on",
-        required=True,
         action="append",
+        default=[],
         metavar="COLUMN",
         help="the column that must be equal; LEFT=RIGHT when the names differ; may be repeated",
     )
     parser.add_argument(
+        "--within",
+        action="append",
+        default=[],
+        metavar="COLUMN=WIDTH",
+        help="the column whose values may differ by no more than a number, or a time such as "
+        "'5 seconds'; LEFT,RIGHT=WIDTH when the names differ; may be repeated, and --on left out",
+    )
+    parser.add_argument(
         "--how", default="inner", help="inner (default), left, right, full, semi or anti"
     )
-    parser.add_argument("--algorithm", default="auto", help="auto (default, rpj), shj, xjoin, ...")
+    parser.add_argument("--algorithm", default="auto", help="auto (default), rpj, shj, diner, ...")
     parser.add_argument("--memory", default="256MB", help="the most it may hold (default 256MB)")
     parser.add_argument("--spill-dir", metavar="DIR", help="where rows go that do not fit")
     parser.add_argument(
@@ -51,6 +63,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    on = _on(arguments.on, arguments.within)
     if arguments.output is not None:
         inputs = [arguments.left, arguments.right]
         check_output(arguments.output, inputs=inputs, force=arguments.force)
@@ -60,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
             local.join(
                 arguments.left,
                 arguments.right,
-                on=[_columns(on) for on in arguments.on],
+                on=on,
                 how=arguments.how,
                 algorithm=arguments.algorithm,
                 memory=arguments.memory,
@@ -84,6 +97,36 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(progress.sentence(join), file=sys.stderr)
     return 0
+
+
+def _on(equal: list[str], close: list[str]) -> list[str | tuple[str, str] | Band]:
+    if not (equal or close):
+        raise InvalidArgument(
+            "Neither --on nor --within says which rows belong together.",
+            remedy="Name a column that must be equal, as in --on id, or one whose values must be "
+            "close, as in --within 'time=5 seconds'.",
+        )
+    return [*map(_columns, equal), *map(_band, close)]
+
+
+def _band(text: str) -> Band:
+    names, equals, width = text.rpartition("=")
+    left, comma, right = names.partition(",")
+    if not (equals and left.strip() and (right.strip() or not comma)):
+        raise InvalidArgument(
+            f"--within {text!r} names no column and width.",
+            remedy="Write for example --within 'time=5 seconds', --within price=0.05, or "
+            "--within 'sent,read=5 minutes'.",
+        )
+    return within((left.strip(), right.strip() if comma else left.strip()), _width(width))
+
+
+def _width(text: str) -> Decimal | str:
+    """A plain number as it is written, and not as the nearest binary fraction."""
+    try:
+        return Decimal(text.strip())
+    except InvalidOperation:
+        return text
 
 
 def _columns(on: str) -> str | tuple[str, str]:
