@@ -148,7 +148,7 @@ def test_every_algorithm_agrees_with_duckdb(kind: str, how: JoinType, tmp_path: 
     expected = expected_rows(schema, (left, right), pairs)
     assert how is JoinType.ANTI or len(expected) > 10  # the case is worth running
     # The rectangle joins share what they do with keys, and one of them stands for all.
-    for name in (*PROGRESSIVE, "pr-join"):
+    for name in (*PROGRESSIVE, "pr-join", "diner"):
         got = run(spilling(name), schema, (left, right), directory=tmp_path)
         assert all(batch.schema.equals(schema.output) for batch in got)
         assert_same(counted(got), expected)

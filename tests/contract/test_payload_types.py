@@ -84,7 +84,7 @@ def test_a_payload_comes_out_as_it_went_in(kind: str, tmp_path: Path) -> None:
     left, right = (side(name, *PAYLOADS[kind]) for name in ("a", "b"))
     schema = JoinSchema.resolve(left.schema, right.schema, "k", JoinType.FULL)
     expected = expected_rows(schema, (left, right), pairs_by_loop(schema, (left, right)))
-    for name in ("shj", "xjoin", "hmj", "pmj", "rpj"):
+    for name in ("shj", "xjoin", "hmj", "pmj", "rpj", "diner"):
         got = run(spilling(name), schema, (left, right), directory=tmp_path)
         assert all(batch.schema.equals(schema.output) for batch in got)
         for batch in got:

@@ -85,7 +85,10 @@ class SortedIndex:
                 )  # fmt: skip
                 if found:
                     asked = pairs.second[:found]
-                    yield pairs.first[:found], asked if order is None else order[asked]
+                    yield (
+                        pairs.first[:found],
+                        asked if order is None else order[asked].astype(np.int64),
+                    )
 
     def drop(self, keep: Mask) -> None:
         """Drop the rows that are not kept; the others are numbered anew without gaps."""
