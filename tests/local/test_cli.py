@@ -193,7 +193,7 @@ def close(left: pa.Table, right: pa.Table, condition: str) -> Counter[tuple[Any,
         )
 
 
-def test_values_that_are_close(tmp_path: Path) -> None:
+def test_values_that_are_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone, beside a key, with two names, with numbers and with times."""
     number = pa.array(range(500))
     left = pa.table({"k": number, "t": pc.multiply(number, 7), "a": number})
@@ -204,6 +204,7 @@ def test_values_that_are_close(tmp_path: Path) -> None:
     right = right.append_column("price", price).append_column("at", at)
     pq.write_table(left, tmp_path / "left.parquet")
     pq.write_table(right, tmp_path / "right.parquet")
+    monkeypatch.chdir(tmp_path)
     for arguments, condition in (
         (["--within", "t,u=3"], "abs(l.t - r.u) <= 3"),
         (["--within", "price=0.05"], "abs(l.price - r.price) <= 0.05"),
@@ -213,8 +214,9 @@ def test_values_that_are_close(tmp_path: Path) -> None:
             "abs(l.b_at - r.b_at) <= 61 AND abs(l.t - r.u) <= 9",
         ),
     ):
-        done = joined("right.parquet", *arguments, "-o", "-", cwd=tmp_path)
-        table = csv.read_csv(pa.BufferReader(done.stdout.encode()))
+        join = ["join", "left.parquet", "right.parquet", *arguments]
+        assert main([*join, "-o", "out.parquet", "--force"]) == 0
+        table = pq.read_table("out.parquet")
         got = Counter(zip(*(table.column(name).to_pylist() for name in "ab"), strict=True))
         seconds = [each.append_column("b_at", number) for each in (left, right)]
         assert got == close(seconds[0], seconds[1], condition)
