@@ -86,7 +86,10 @@ def test_every_schedule_gives_the_join(name: str, predicates: str) -> None:
 
 @pytest.mark.parametrize("predicates", BANDED)
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != LONG])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [name if name == "diner" else pytest.param(name, marks=pytest.mark.slow) for name in NAMES],
+)
 def test_every_forced_mode_gives_the_join(name: str, mode: str, predicates: str) -> None:
     """With other values in every mode; the slow test has all of them in each."""
     number = MODES.index(mode) + BANDED.index(predicates) + NAMES.index(name)

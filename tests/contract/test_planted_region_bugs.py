@@ -104,33 +104,33 @@ BUGS = {
     ),
     "the roles do not change": Bug(
         "diner-plain",
-        (NestedLoop, "_join_chunk"),
-        "numbers = order[round.done : round.done + chunk[0]]",
-        "numbers = np.arange(len(order))[round.done : round.done + chunk[0]]",
+        (NestedLoop, "_join_load"),
+        "numbers = order[round.done : round.done + load[0]]",
+        "numbers = np.arange(len(order))[round.done : round.done + load[0]]",
     ),
     "the current inner block is forgotten after a pause": Bug(
         "diner-plain",
-        (NestedLoop, "_join_chunk"),
-        "chunk[1] = int(inner[together - 1]) + 1",
-        "chunk[1] = 0",
+        (NestedLoop, "_join_load"),
+        "load[1] = int(inner[together - 1]) + 1",
+        "load[1] = 0",
     ),
     "an inner block is left out after a pause": Bug(
         "diner-plain",
-        (NestedLoop, "_join_chunk"),
-        "chunk[1] = int(inner[together - 1]) + 1",
-        "chunk[1] = int(inner[together - 1]) + 2",
+        (NestedLoop, "_join_load"),
+        "load[1] = int(inner[together - 1]) + 1",
+        "load[1] = int(inner[together - 1]) + 2",
     ),
-    "a chunk counts as done before its last inner block": Bug(
+    "a load counts as done before its last inner block": Bug(
         "diner-plain",
-        (NestedLoop, "_join_chunk"),
+        (NestedLoop, "_join_load"),
         "if not len(inner):",
         "if len(inner) <= 1:",
     ),
     "several inner blocks are joined and one is counted": Bug(
         "diner",
-        (NestedLoop, "_join_chunk"),
-        "chunk[1] = int(inner[together - 1]) + 1",
-        "chunk[1] = int(inner[0]) + 1",
+        (NestedLoop, "_join_load"),
+        "load[1] = int(inner[together - 1]) + 1",
+        "load[1] = int(inner[0]) + 1",
     ),
     "a round claims a block that was written meanwhile": Bug(
         "diner-plain",
@@ -145,15 +145,15 @@ BUGS = {
         "inner = np.arange(current, self.joined[outer.other])",
         "inner = np.arange(current, len(workspace.blocks[outer.other]))",
     ),
-    "a chunk that was cut in two begins anew": Bug(
+    "a load that was cut in two begins anew": Bug(
         "diner-plain",
-        (NestedLoop, "_next_chunk"),
+        (NestedLoop, "_next_load"),
         "[count - fits, current]",
         "[count - fits, 0]",
     ),
-    "the second half of a chunk that was cut in two is forgotten": Bug(
+    "the second half of a load that was cut in two is forgotten": Bug(
         "diner-plain",
-        (NestedLoop, "_next_chunk"),
+        (NestedLoop, "_next_load"),
         "round.begun[:1] = [[fits, current], [count - fits, current]]",
         "round.begun[:1] = [[fits, current]]",
     ),
@@ -324,7 +324,7 @@ FORCED = {
     ),
     "in any order": Forced(MIXED, tuning=replace(FEW_ROWS, memory_rows=200)),
     "one side first": Forced([*LEFT_ONLY, End(Side.LEFT), *RIGHT_ONLY]),
-    "memory becomes smaller while a chunk is joined": Forced(
+    "memory becomes smaller while a load is joined": Forced(
         [*PUSHES, *PUSHES, Stall(2), Resize(2500), Stall(2), Resize(0), Stall(3)]
     ),
     "most is in memory at the end": Forced(
@@ -357,11 +357,11 @@ NEEDS = {
     "several inner blocks are joined and one is counted": (
         "interrupted, few blocks at a time", "band",
     ),
-    "a chunk that was cut in two begins anew": (
-        "memory becomes smaller while a chunk is joined", "band",
+    "a load that was cut in two begins anew": (
+        "memory becomes smaller while a load is joined", "band",
     ),
-    "the second half of a chunk that was cut in two is forgotten": (
-        "memory becomes smaller while a chunk is joined", "band",
+    "the second half of a load that was cut in two is forgotten": (
+        "memory becomes smaller while a load is joined", "band",
     ),
     "rows in memory are left out of the clean-up": ("most is in memory at the end", "band"),
     "memory that was not joined meets nothing in the clean-up": (
@@ -394,7 +394,13 @@ def needs(name: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("forced", FORCED)
-@pytest.mark.parametrize("algorithm", ["diner", "diner-plain", "pmj-sorted"])
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        "diner",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("diner-plain", "pmj-sorted")),
+    ],
+)
 def test_without_a_bug_all_is_well(algorithm: str, forced: str) -> None:
     """Otherwise any bug would be noticed."""
     used = {needs(name) for name in BUGS} | {(forced, "band")}

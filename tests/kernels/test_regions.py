@@ -145,3 +145,14 @@ def test_codes_that_rise_are_not_moved_and_are_copied() -> None:
     ordered[0] = 7
     assert codes[0] == 1
     assert rows.tolist() == [0, 1, 2, 3]
+
+
+@given(st.lists(st.integers(0, 9)), st.integers(0, 9), st.integers(0, 9))
+def test_rows_are_divided_by_both_boundaries(values: list[int], lower: int, more: int) -> None:
+    upper = lower + 1 + more
+    codes, rows = sorting.sort(np.array(values, np.uint64))
+    given_to, counts = np.full(len(values), 9, np.uint8), np.full(3, 9, np.int64)
+    regions.divide(codes, rows, np.uint64(lower), np.uint64(upper), given_to, counts)
+    expected = [0 if value <= lower else 2 if value >= upper else 1 for value in values]
+    assert given_to.tolist() == expected
+    assert counts.tolist() == [expected.count(region) for region in range(3)]

@@ -48,9 +48,9 @@ class Metrics:
     md_tasks: int = 0
     dd_tasks: int = 0
     blocks_joined: int = 0
-    """Inner blocks that a nested loop has read, once for each outer chunk it joined them with."""
+    """Inner blocks that a nested loop has read, once for each load of outer ones."""
     blocks_skipped: int = 0
-    """Inner blocks that it left out, because their values cannot meet those of the chunk."""
+    """Inner blocks that it left out, because their values cannot meet those of the load."""
     memory_used: int = 0
     memory_peak: int = 0
     rows_purged: int = 0

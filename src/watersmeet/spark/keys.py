@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_
@@ -41,6 +41,11 @@ from watersmeet.spark.scans.refusal import Refused
 from watersmeet.spark.sql import quoted
 
 Frames = tuple[DataFrame, DataFrame]
+OnSpark = (
+    str | Band | Column | Mapping[str, str]
+    | Sequence[str | tuple[str, str] | KeyNames | Band | Column]
+)  # fmt: skip
+"""What rows are joined on: as without Spark, or Columns over both DataFrames."""
 # The position in a text of one line, and the semicolon before the plan.
 _POSITION = re.compile(r"(; line \d+ pos \d+)?;?$")
 _REMEDY = "Give both DataFrames a column of one type to join on, with cast or withColumn."

@@ -5,7 +5,7 @@ them, from the first, are done: **the first joined[0] blocks of one input and th
 the other have all been joined with each other.** A round makes one of these numbers larger. In it
 the *outer* input's blocks that are not done are joined with the *inner* input's blocks that are:
 
-    for each chunk of outer blocks that fits memory:
+    for each load of outer blocks that fits memory:
         for each inner block:                       the runtime is asked here whether rows wait
             join the two, without the pairs that have met
 
@@ -51,7 +51,7 @@ class Round:
     done: int = 0
     begun: list[list[int]] = field(default_factory=list)
     """Those that follow: [how many, CurrInner], where CurrInner is the inner block that is next. It
-    is one entry, or more if a chunk that was begun does not fit memory any more."""
+    is one entry, or more if a load that was begun does not fit memory any more."""
 
 
 class NestedLoop:
@@ -87,8 +87,8 @@ class NestedLoop:
             assert self.round is not None
             order = self._outer_blocks()
             while self.round.done < len(order) and not stopped:
-                self._next_chunk(order)
-                stopped = yield from self._join_chunk(order, pause, stage)
+                self._next_load(order)
+                stopped = yield from self._join_load(order, pause, stage)
             if self.round.done == len(order):
                 self._finish_round()
 
@@ -103,6 +103,7 @@ class NestedLoop:
         else:
             outer = max(Side, key=lambda side: len(blocks[side]) - self.joined[side])
         self.round = Round(outer, len(blocks[outer]))
+        assert self.joined[outer] < self.round.until, "a round without a block to join"
         self._order = None
 
     def _finish_round(self) -> None:
@@ -125,8 +126,8 @@ class NestedLoop:
             self._order = numbers
         return self._order
 
-    def _next_chunk(self, order: Index) -> None:
-        """Have the next chunk as the first that is begun: as many outer blocks as fit memory
+    def _next_load(self, order: Index) -> None:
+        """Have the next load as the first that is begun: as many outer blocks as fit memory
         (MaxOuterMem). One that was begun before is cut in two if it does not fit."""
         assert self.round is not None
         round = self.round
@@ -143,30 +144,30 @@ class NestedLoop:
         sizes = np.cumsum(self._workspace.blocks[side].ranges.nbytes[numbers])
         return max(int(np.searchsorted(sizes, nbytes, side="right")), 1)
 
-    # ---- one chunk of outer blocks --------------------------------------------------------------
+    # ---- one load of outer blocks --------------------------------------------------------------
 
-    def _join_chunk(
+    def _join_load(
         self, order: Index, pause: Pause, stage: Stage
     ) -> Generator[Matches, None, bool]:
-        """Join the first chunk that is begun with the inner blocks that are left for it; returns
+        """Join the first load that is begun with the inner blocks that are left for it; returns
         whether `pause` has said to stop."""
         assert self.round is not None
         round = self.round
-        outer, chunk = Side(round.outer), round.begun[0]
-        numbers = order[round.done : round.done + chunk[0]]
-        inner = self._inner_blocks(numbers, chunk[1])
+        outer, load = Side(round.outer), round.begun[0]
+        numbers = order[round.done : round.done + load[0]]
+        inner = self._inner_blocks(numbers, load[1])
         stopped = False
         if len(inner):
-            loaded = Chunk.of(self._read(outer, numbers))
+            there = Load.of(self._read(outer, numbers))
         while len(inner) and not stopped:
             together = self._together(outer.other, inner)
             self._workspace.metrics.blocks_joined += together
-            yield from self._join_blocks(loaded, self._read(outer.other, inner[:together]), stage)
-            chunk[1] = int(inner[together - 1]) + 1
+            yield from self._join_blocks(there, self._read(outer.other, inner[:together]), stage)
+            load[1] = int(inner[together - 1]) + 1
             inner = inner[together:]
             stopped = pause()
         if not len(inner):
-            round.done += chunk[0]
+            round.done += load[0]
             del round.begun[0]
         return stopped
 
@@ -199,15 +200,15 @@ class NestedLoop:
         chosen: Index = inner[meets]
         return chosen
 
-    def _join_blocks(self, chunk: Chunk, block: Piece, stage: Stage) -> Iterator[Matches]:
-        """Report the pairs of an outer chunk and of inner blocks that have not met."""
+    def _join_blocks(self, load: Load, block: Piece, stage: Stage) -> Iterator[Matches]:
+        """Report the pairs of an outer load and of inner blocks that have not met."""
         assert self.round is not None
         workspace = self._workspace
         outer = Side(self.round.outer)
-        piece = chunk.piece
+        piece = load.piece
         sources = in_order(outer, piece.source, block.source)
         stamps = in_order(outer, piece.ats, block.ats)
-        for found, asked in workspace.find(chunk.index, outer.other, block.codes):
+        for found, asked in workspace.find(load.index, outer.other, block.codes):
             arrived = np.maximum(piece.ats[found], block.ats[asked])
             new = arrived >= np.minimum(piece.dts[found], block.dts[asked])
             if new.any():
@@ -227,14 +228,14 @@ class NestedLoop:
 
 
 @dataclass(frozen=True)
-class Chunk:
-    """Outer blocks in memory, with an index over their codes."""
+class Load:
+    """Outer blocks that are in memory together, with an index over their codes."""
 
     piece: Piece
     index: SortedIndex
 
     @classmethod
-    def of(cls, piece: Piece) -> Chunk:
+    def of(cls, piece: Piece) -> Load:
         index = SortedIndex(len(piece))
         index.add(piece.codes)
         return cls(piece, index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +18,11 @@ from watersmeet.errors import InvalidArgument, MemoryTooSmall, SchemaError
 from watersmeet.model import Side
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
-from watersmeet.rows.schema import On
 from watersmeet.spark.cluster import TaskSlots, is_one_machine
 from watersmeet.spark.columns import check_names, plain, result_columns, with_metadata
 from watersmeet.spark.frames import check_dataframe, parse_instances
 from watersmeet.spark.interpreter import our_python
-from watersmeet.spark.keys import first_line
+from watersmeet.spark.keys import OnSpark, first_line
 from watersmeet.spark.question import settled
 from watersmeet.spark.routing import HashRouter, Router
 from watersmeet.spark.streams.ends import Ends, check_ends
@@ -48,7 +47,7 @@ _BUDGET_WITHOUT_TICKS = 0.5
 def join_streams(
     left: DataFrame,
     right: DataFrame,
-    on: On | Column | Sequence[Column],
+    on: OnSpark,
     how: str = "inner",
     *,
     state: str | os.PathLike[str],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame
@@ -12,10 +11,10 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.model import parse_seed
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
-from watersmeet.rows.on import On
 from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.columns import check_names, result_columns
 from watersmeet.spark.frames import check_dataframe, estimated_rows, parse_instances
+from watersmeet.spark.keys import OnSpark
 from watersmeet.spark.question import settled
 from watersmeet.spark.scans.relation import open_relation
 from watersmeet.spark.storage import RunStorage, check_path
@@ -28,7 +27,7 @@ from watersmeet.store.shares import SMALLEST_MEMORY, MemoryShares
 def join(
     left: DataFrame,
     right: DataFrame,
-    on: On | Column | Sequence[Column],
+    on: OnSpark,
     how: str = "inner",
     *,
     algorithm: str = "auto",
