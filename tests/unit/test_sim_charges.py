@@ -89,3 +89,15 @@ def test_the_runs_of_one_flush_are_written_behind_each_other() -> None:
     meter.observe(Io(IoKind.SCAN, 102, 0, True))  # runs that are read lie apart
     meter.observe(Io(IoKind.FLUSH, 102, 0, True))
     assert clock() == pytest.approx(5 * 0.01 + 11 * 0.001)
+
+
+def test_blocks_that_are_scanned_in_order_are_one_random_access() -> None:
+    clock = VirtualClock()
+    meter = Meter(clock, disk=DISK, processor=Processor(), scans_in_order=True)
+    for _ in range(3):
+        meter.observe(Io(IoKind.SCAN, 102, 0, True))
+        meter.processing(arrivals=0, candidates=0, results=0)
+    assert clock() == pytest.approx(0.01 + 2 * 0.001)
+    meter.observe(Io(IoKind.FLUSH, 102, 0, True))  # the disk's arm has moved
+    meter.observe(Io(IoKind.SCAN, 102, 0, True))
+    assert clock() == pytest.approx(3 * 0.01 + 2 * 0.001)

@@ -7,7 +7,7 @@ import pytest
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.sim import delays
-from watersmeet.sim.delays import Bursts, Exponential, Fixed, Fragments, ZipfDelay
+from watersmeet.sim.delays import Bursts, Exponential, Fixed, Fragmented, Fragments, ZipfDelay
 
 DELAYS = [
     Fixed(0.001),
@@ -15,6 +15,7 @@ DELAYS = [
     ZipfDelay(),
     Fragments(rows=7, interval=0.001, gap=2.0),
     Bursts(rows=20, interval=0.001, quiet=0.5),
+    Fragmented(Exponential(0.01), fragments=4, pause=0.2),
 ]
 
 
@@ -96,3 +97,17 @@ def test_bursts_are_as_long_and_as_far_apart_as_stated() -> None:
 def test_a_delay_that_cannot_be_is_refused(wrong) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InvalidArgument):
         wrong()
+
+
+def test_fragments_are_followed_by_a_pause_in_proportion_to_the_time_they_took() -> None:
+    arrive = delays.times(Fragmented(Fixed(0.5), fragments=3, pause=0.5), 9, rng=rng())
+    # Three rows in one second; then half a second more than the usual wait.
+    assert arrive.tolist() == [0.0, 0.5, 1.0, 2.0, 2.5, 3.0, 4.25, 4.75, 5.25]
+
+
+def test_a_fragment_takes_as_long_as_its_own_rows() -> None:
+    steady = delays.times(Exponential(0.001), 10_000, rng=rng())
+    paused = delays.times(Fragmented(Exponential(0.001), 10, 0.3), 10_000, rng=rng())
+    added = (paused - steady)[-1]
+    assert added == pytest.approx(0.3 * steady[8_999], rel=1e-6)
+    assert np.count_nonzero(np.diff(paused) > 0.1) == 9

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.operators.making import make_progressive
 from watersmeet.errors import InvalidArgument
-from watersmeet.operators.progressive.join import ProgressiveJoin
+from watersmeet.operators.base import JoinOperator
+from watersmeet.operators.family import make_operator
 from watersmeet.operators.stage import Stage
 from watersmeet.operators.tuning import Costs, Tuning
 from watersmeet.sim.charges import Disk, Processor
@@ -41,7 +41,7 @@ class Bench:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.operator: ProgressiveJoin | None = None
+        self.operator: JoinOperator | None = None
 
     def run(
         self,
@@ -51,10 +51,12 @@ class Bench:
         processor: Processor | None = None,
         batch_rows: int = 20,
         memory_rows: int = 400,
+        hand_over_rows: int = 1,
+        cleans_up: bool = True,
     ) -> Trace:
         meter = Meter(VirtualClock(), disk=DISK, processor=processor or Processor())
         spill = SpillArea(self.directory, observe=meter.observe)
-        self.operator = make_progressive(
+        self.operator = make_operator(
             algorithm,
             join_schema(),
             memory=MemoryAccount(2**24),
@@ -69,7 +71,13 @@ class Bench:
             ),
         )
         driver = Driver(
-            self.operator, arrivals, meter=meter, patience=PATIENCE, batch_rows=batch_rows
+            self.operator,
+            arrivals,
+            meter=meter,
+            patience=PATIENCE,
+            batch_rows=batch_rows,
+            hand_over_rows=hand_over_rows,
+            cleans_up=cleans_up,
         )
         try:
             return driver.run()
@@ -83,7 +91,9 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     assert not list(tmp_path.iterdir()), "an operator left spilled files behind"
 
 
-@pytest.mark.parametrize("algorithm", ["rpj", "rpj-md", "rpj-dd", "hmj", "xjoin", "pmj", "shj"])
+@pytest.mark.parametrize(
+    "algorithm", ["rpj", "rpj-md", "rpj-dd", "hmj", "xjoin", "pmj", "shj", "diner", "diner-plain"]
+)
 def test_every_algorithm_delivers_the_exact_join(bench: Bench, algorithm: str) -> None:
     arrivals = schedule(UNRELIABLE)
     roomy = 10_000 if algorithm == "shj" else 400
@@ -137,6 +147,24 @@ def test_rows_due_during_a_long_task_wait_and_are_not_lost(bench: Bench) -> None
     trace = bench.run(arrivals, algorithm="hmj", processor=slow)
     assert trace.total == arrivals.join_size()
     assert trace.cleanup_start > trace.transmission_end  # the last task ran past the last arrival
+
+
+def test_a_loop_that_may_let_rows_wait_hands_over_when_so_many_do(bench: Bench) -> None:
+    arrivals = schedule(Fragments(rows=100, interval=0.001, gap=0.03))
+    hasty = bench.run(arrivals, algorithm="diner-plain")
+    patient = bench.run(arrivals, algorithm="diner-plain", hand_over_rows=20)
+    # It looks up after every block of a hundred rows, which takes some milliseconds.
+    assert 0 < hasty.most_waiting < 20
+    assert 20 <= patient.most_waiting < 40
+    assert hasty.total == patient.total == arrivals.join_size()
+
+
+def test_without_a_clean_up_the_run_ends_with_the_last_arrival(bench: Bench) -> None:
+    arrivals = schedule(UNRELIABLE)
+    whole = bench.run(arrivals)
+    online = bench.run(arrivals, cleans_up=False)
+    assert online.time[-1] == online.cleanup_start == whole.cleanup_start
+    assert online.total == whole.results_at(np.array([whole.cleanup_start]))[0] < whole.total
 
 
 @pytest.mark.parametrize("batch_rows", [1, 7, 20])

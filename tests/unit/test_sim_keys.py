@@ -11,7 +11,9 @@ from watersmeet.sim.keys import (
     NormalKeys,
     PartitionedKeys,
     PartlySorted,
+    Periods,
     Shifting,
+    SortedIntervals,
     UniformKeys,
     ZipfKeys,
     harmony,
@@ -117,3 +119,17 @@ def test_weights_that_do_not_share_out_the_partitions_are_refused() -> None:
         PartitionedKeys(MEMBERS, rising_weights(10))
     with pytest.raises(InvalidArgument, match="sum of 1"):
         PartitionedKeys(MEMBERS, rising_weights() * 2)
+
+
+def test_sorted_intervals_are_sorted_inside_and_come_in_another_order() -> None:
+    drawn = SortedIntervals(UniformKeys(500), 10).draw(1_000, np.random.default_rng(4))
+    parts = drawn.reshape(10, -1)
+    assert np.all(np.diff(parts, axis=1) >= 0)
+    assert np.any(np.diff(parts[:, 0]) < 0)
+    assert np.array_equal(np.sort(drawn), np.sort(parts[np.argsort(parts[:, 0])].ravel()))
+
+
+def test_periods_shift_their_centre() -> None:
+    drawn = Periods(75, 20, 15, 10).draw(100_000, np.random.default_rng(5)).reshape(10, -1)
+    assert np.allclose(drawn.mean(axis=1), 75 + 20 * np.arange(10), atol=1.0)
+    assert drawn.std(axis=1).max() < 16

@@ -69,6 +69,8 @@ def test_the_join_size_is_the_number_of_pairs_with_equal_keys() -> None:
     schedule = mixed(rows=400, ratio=2.0)
     left, right = (schedule.keys[schedule.sides == side] for side in Side)
     assert schedule.join_size() == np.count_nonzero(left[:, np.newaxis] == right)
+    apart = np.abs(left[:, np.newaxis] - right)
+    assert schedule.join_size(width=3) == np.count_nonzero(apart <= 3)
 
 
 def test_rows_out_of_order_are_refused() -> None:

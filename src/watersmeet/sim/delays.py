@@ -114,6 +114,28 @@ class Fragments:
 
 
 @dataclass(frozen=True)
+class Fragmented:
+    """Rows in `fragments` equal parts; after each part nothing comes for `pause` times the time
+    that the part took (DINER, section 5.3)."""
+
+    within: Delay
+    fragments: int
+    pause: float
+
+    def __post_init__(self) -> None:
+        _require_positive(fragments=self.fragments, pause=self.pause)
+
+    def intervals(self, count: int, rng: np.random.Generator) -> Seconds:
+        waits = self.within.intervals(count, rng)
+        # Of `count` + 1 rows, the first that belongs to each part but the first one.
+        ends = np.linspace(0, count + 1, self.fragments + 1).astype(np.int64)[1:-1]
+        sent = np.concatenate(([0.0], np.cumsum(waits)))
+        took = np.diff(sent[ends - 1], prepend=0.0)
+        waits[ends - 1] += self.pause * took
+        return waits
+
+
+@dataclass(frozen=True)
 class Bursts:
     """Bursts of about `rows` rows with quiet times of about `quiet` seconds between them.
 

@@ -14,12 +14,13 @@ import pyarrow as pa
 from watersmeet.kernels.hashing import partition_of
 from watersmeet.model import Side
 from watersmeet.rows.address import Index
+from watersmeet.rows.on import On
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.sim.schedule import SCHEMA
 
 
-def join_schema() -> JoinSchema:
-    return JoinSchema.resolve(SCHEMA, SCHEMA, "key", "inner")
+def join_schema(on: On = "key") -> JoinSchema:
+    return JoinSchema.resolve(SCHEMA, SCHEMA, on, "inner")
 
 
 def partition_members(partitions: int, keys_each: int) -> Index:

@@ -2,7 +2,7 @@
 
 A row that is due while the operator is busy waits in a queue, as it does in a network buffer.
 When the queue has been empty for `patience` seconds, the driver lets the operator work in `idle`
-until the next row is due.
+until the next row is due, or until some more of them wait.
 """
 
 from __future__ import annotations
@@ -35,13 +35,20 @@ class Driver:
         meter: Meter,
         patience: float,
         batch_rows: int,
+        hand_over_rows: int = 1,
+        cleans_up: bool = True,
     ) -> None:
+        """`hand_over_rows`: so many rows must wait before `idle` is asked to stop (DINER's
+        MaxNewArr). Without `cleans_up` the run ends with the last arrival."""
         self._operator = operator
         self._schedule = schedule
         self._meter = meter
         self._clock = meter.clock
         self._patience = patience
         self._batch_rows = batch_rows
+        self._hand_over_rows = hand_over_rows
+        self._cleans_up = cleans_up
+        self._most_waiting = 0
         self._results = 0
         self._ends = {side: schedule.last_of(side) for side in Side}
         # Rows that come more than `patience` after the row before them.
@@ -58,13 +65,14 @@ class Driver:
             if arrive[done] > clock.now:
                 if arrive[done] - clock.now > self._patience:
                     clock.advance(self._patience)
-                    self._drain(self._operator.idle(self._due(arrive[done])))
+                    self._idle(done)
                 clock.wait_until(arrive[done])
             stop = self._batch_end(done)
             self._push(done, stop)
             done = stop
         cleanup_start = clock.now
-        self._drain(self._operator.finish())
+        if self._cleans_up:
+            self._drain(self._operator.finish())
         return Trace(
             time=np.array(self._times),
             results=np.array(self._totals, dtype=np.int64),
@@ -72,7 +80,16 @@ class Driver:
             first_flush=self._meter.first_flush,
             transmission_end=float(arrive[-1]) if len(arrive) else 0.0,
             cleanup_start=cleanup_start,
+            most_waiting=self._most_waiting,
         )
+
+    def _idle(self, done: int) -> None:
+        """Let the operator use a stall, after `done` arrivals."""
+        arrive = self._schedule.arrive
+        last = min(done + self._hand_over_rows, len(arrive)) - 1
+        self._drain(self._operator.idle(self._due(arrive[last])))
+        arrived = int(np.searchsorted(arrive, self._clock.now, side="right"))
+        self._most_waiting = max(self._most_waiting, arrived - done)
 
     def _due(self, time: float) -> Callable[[], bool]:
         clock = self._clock

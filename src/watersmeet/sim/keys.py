@@ -103,6 +103,33 @@ class PartlySorted:
         return drawn
 
 
+@dataclass(frozen=True)
+class SortedIntervals:
+    """Sorted keys, cut into intervals of as many rows, which come in random order (DINER 5.2)."""
+
+    keys: Keys
+    intervals: int
+
+    def draw(self, count: int, rng: np.random.Generator) -> Index:
+        parts = np.array_split(np.sort(self.keys.draw(count, rng)), self.intervals)
+        return np.concatenate([parts[place] for place in rng.permutation(self.intervals)])
+
+
+@dataclass(frozen=True)
+class Periods:
+    """Whole numbers around `centre + i shift` in the i-th of some equal periods (DINER 5.2)."""
+
+    centre: float
+    shift: float
+    deviation: float
+    periods: int
+
+    def draw(self, count: int, rng: np.random.Generator) -> Index:
+        period = np.arange(count) * self.periods // max(count, 1)
+        drawn = np.rint(rng.normal(self.centre + self.shift * period, self.deviation))
+        return drawn.astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class PartitionedKeys:
     """A hash partition by `weights`, then any of its keys: RPJ's P(j|R), section 6.

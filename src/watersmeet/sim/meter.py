@@ -16,7 +16,16 @@ class Meter:
     processor is returned, since part of it may pass while the driver waits for rows anyway.
     """
 
-    def __init__(self, clock: VirtualClock, *, disk: Disk, processor: Processor) -> None:
+    def __init__(
+        self,
+        clock: VirtualClock,
+        *,
+        disk: Disk,
+        processor: Processor,
+        scans_in_order: bool = False,
+    ) -> None:
+        """`scans_in_order`: runs are scanned one after the other as they lie on the disk, so that
+        only the first of them is a random access. DINER's nested loop does that."""
         self.clock = clock
         self.work = 0.0
         self.first_flush = math.inf
@@ -24,15 +33,17 @@ class Meter:
         self._processor = processor
         self._spilled_rows = 0
         self._candidates = 0
-        self._flushing = False
+        self._scans_in_order = scans_in_order
+        self._last: IoKind | None = None
 
     def observe(self, io: Io) -> None:
         """For `SpillArea(observe=...)`: called for every block written or read."""
         if io.kind is IoKind.FLUSH:
             self.first_flush = min(self.first_flush, self.clock.now)
-            if self._flushing:  # the next run of the same flush, written right behind the last one
-                io = io._replace(first=False)
-        self._flushing = io.kind is IoKind.FLUSH
+        # The next run of the same flush is written right behind the last one.
+        if io.kind is self._last and (io.kind is IoKind.FLUSH or self._follows(io.kind)):
+            io = io._replace(first=False)
+        self._last = io.kind
         seconds = self._disk.seconds(io)
         self.work += seconds
         self.clock.advance(seconds)
@@ -49,6 +60,10 @@ class Meter:
         )
         self._candidates = candidates
         self._spilled_rows = 0
-        self._flushing = False
+        if self._last is IoKind.FLUSH:
+            self._last = None
         self.work += seconds
         return seconds
+
+    def _follows(self, kind: IoKind) -> bool:
+        return kind is IoKind.SCAN and self._scans_in_order

@@ -97,11 +97,11 @@ class Schedule:
         mine = np.flatnonzero(self.sides == side)
         return int(mine[-1]) + 1 if len(mine) else 0
 
-    def join_size(self) -> int:
-        """How many pairs of equal keys there are, by counting keys."""
-        values, codes = np.unique(self.keys, return_inverse=True)
-        counts = [np.bincount(codes[self.sides == side], minlength=len(values)) for side in Side]
-        return int(np.dot(counts[Side.LEFT], counts[Side.RIGHT]))
+    def join_size(self, *, width: int = 0) -> int:
+        """How many pairs of keys there are that differ by at most `width`, by counting keys."""
+        left, right = (np.sort(self.keys[self.sides == side]) for side in Side)
+        last = np.searchsorted(right, left + width, side="right")
+        return int(np.sum(last - np.searchsorted(right, left - width, side="left")))
 
 
 def _keys_of_sides(

@@ -27,6 +27,8 @@ class Trace:
     """When the last row arrived."""
     cleanup_start: float
     """When the last row had been processed: later than it arrived if work had piled up."""
+    most_waiting: int = 0
+    """The most rows that had arrived by the end of a stall's work and waited for it."""
 
     @property
     def total(self) -> int:
