@@ -27,6 +27,9 @@ class Tuning:
     For rectangle joins: expected_rows: |A| and |B|, if known. invocation: when PR-Join joins a
     partition (policies/invoke.py). remaps: whether PR-Join makes its partitions even when memory
     is half full.
+
+    For joins by regions: outer_blocks: the most outer blocks that the nested loop has loaded during
+    a stall (MaxOuterMem); as many as memory allows if None.
     """
 
     partitions: int = 32
@@ -44,3 +47,4 @@ class Tuning:
     expected_rows: tuple[int, int] | None = None
     invocation: Invocation = field(default_factory=Invocation)
     remaps: bool = True
+    outer_blocks: int | None = None

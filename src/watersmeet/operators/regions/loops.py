@@ -63,6 +63,7 @@ class NestedLoop:
         self.round: Round | None = None
         self._order: Index | None = None
         self._loaded = 0
+        self._most_outer: int | None = None
 
     @property
     def is_done(self) -> bool:
@@ -80,6 +81,9 @@ class NestedLoop:
         """Join blocks until all are done or `pause()` says to stop, with at most `loaded` bytes of
         them in memory at a time."""
         self._loaded = loaded
+        # Clean-up has all the memory there is (DINER 3.5).
+        stalled = stage is Stage.DD
+        self._most_outer = self._workspace.tuning.outer_blocks if stalled else None
         stopped = False
         while not (stopped or self.is_done):
             if self.round is None:
@@ -133,6 +137,7 @@ class NestedLoop:
         round = self.round
         blocks = order[round.done :]
         fits = self._fitting(Side(round.outer), blocks, _OUTER_SHARE * self._loaded)
+        fits = min(fits, self._most_outer or fits)
         if not round.begun:
             round.begun.append([fits, 0])
         count, current = round.begun[0]
