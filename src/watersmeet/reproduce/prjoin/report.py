@@ -6,11 +6,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from watersmeet.drawing import require_matplotlib
-from watersmeet.errors import InvalidArgument
 from watersmeet.reproduce.chart import draw
 from watersmeet.reproduce.claim import Claim, write_claims
 from watersmeet.reproduce.curve import write_lines
+from watersmeet.reproduce.output import prepare
 from watersmeet.reproduce.page import PageFigure, write_page
 from watersmeet.reproduce.prjoin.claims import claims
 from watersmeet.reproduce.prjoin.figures import figures
@@ -52,14 +51,7 @@ def reproduce(
     parameters: Parameters, *, out: Path, jobs: int = 1, say: Callable[[str], None]
 ) -> list[Claim]:
     """Write curves.csv, claims.csv, io.csv, the figures and index.html into `out`."""
-    require_matplotlib()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidArgument(
-            f"--out {out} cannot be written to ({error.strerror}).",
-            remedy="Name a directory that can be created.",
-        ) from error
+    prepare(out)
     # Below the output directory: the temporary directory of many systems is kept in memory.
     with tempfile.TemporaryDirectory(prefix="files-", dir=out) as scratch:
         exact = write_relations(parameters, Path(scratch))

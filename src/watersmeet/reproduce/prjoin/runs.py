@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ from watersmeet.model import Side
 from watersmeet.operators.rectangle.algorithm import RECTANGLE
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.tuning import Invocation, Tuning
+from watersmeet.reproduce.jobs import each
 from watersmeet.reproduce.prjoin.devices import Devices
 from watersmeet.reproduce.prjoin.ledger import Bookkeeper, Counts, Ledger
 from watersmeet.reproduce.prjoin.relations import join_schema, read_relations
@@ -110,19 +109,10 @@ def run_all(
     """Run every case, and say a line for each that is done."""
     one = partial(run_case, parameters=parameters, directory=directory)
     runs: Runs = {}
-    for number, run in enumerate(_results(one, jobs), start=1):
+    for number, run in enumerate(each(one, CASES, jobs=jobs), start=1):
         runs[run.case] = run
         say(_line(run, f"{number:>2}/{len(CASES)}"))
     return runs
-
-
-def _results(one: Callable[[Case], Run], jobs: int) -> Iterator[Run]:
-    if jobs == 1:
-        yield from map(one, CASES)
-        return
-    # Fresh processes: a forked one would inherit threads that Arrow and numba have started.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(one, CASES)
 
 
 def _line(run: Run, number: str) -> str:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 
 import numpy as np
 
 from watersmeet.operators.family import make_operator
 from watersmeet.operators.tuning import Tuning
+from watersmeet.reproduce.jobs import each
 from watersmeet.reproduce.prjoin.settings import Parameters
 from watersmeet.reproduce.rpj.runs import ACCOUNT_BYTES, tuning_of
 from watersmeet.reproduce.rpj.settings import Parameters as RpjParameters
@@ -132,19 +131,11 @@ def run_streams(parameters: Parameters, *, jobs: int, say: Callable[[str], None]
     one = partial(run_stream, parameters=parameters)
     runs: StreamRuns = {}
 
-    def keep(run: StreamRun) -> None:
+    for run in each(one, planned, jobs=jobs):
         runs[run.stream, run.algorithm] = run
         say(
             f"{len(runs):>2}/{len(planned)}  {run.algorithm:<7}  {run.stream.name:<10}  "
             f"{run.trace.total:>11,} results  {run.trace.time[-1]:>8,.1f} virtual s  "
             f"{run.seconds:6.1f} s"
         )
-
-    if jobs == 1:
-        for run in map(one, planned):
-            keep(run)
-    else:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            for run in pool.map(one, planned):
-                keep(run)
     return runs

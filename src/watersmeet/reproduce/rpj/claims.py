@@ -8,15 +8,20 @@ percent of memory, so two curves count as equal when they are within 1% of each 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from watersmeet.operators.stage import Stage
 from watersmeet.reproduce.chart import INKS
 from watersmeet.reproduce.claim import Claim
-from watersmeet.reproduce.curve import POINTS
-from watersmeet.reproduce.rpj.runs import Run, Runs
+from watersmeet.reproduce.lead import (
+    EQUAL,
+    Lowest,
+    instants,
+    lowest_cost_ratio,
+    lowest_results,
+)
+from watersmeet.reproduce.rpj.runs import Runs
 from watersmeet.reproduce.rpj.settings import (
     RIVALS,
     VARIANTS,
@@ -24,10 +29,6 @@ from watersmeet.reproduce.rpj.settings import (
     Setting,
     settings,
 )
-from watersmeet.sim.delays import Seconds
-
-EQUAL = 0.99
-"""A ratio. Within 1%, two curves count as equal: batches make times no more exact."""
 
 MOST = 0.5
 ABOUT_A_FIFTH = (0.1, 0.3)
@@ -78,47 +79,6 @@ def claims(runs: Runs) -> list[Claim]:
     found.append(_greater_gain(runs))
     found += [_exact(runs, setting) for setting in (*reliable, *unreliable)]
     return found
-
-
-@dataclass(frozen=True)
-class Lowest:
-    """The smallest of many ratios and when it occurred."""
-
-    ratio: float
-    time: float
-
-    def __str__(self) -> str:
-        return f"{self.ratio:.3f} at {self.time:,.0f} s"
-
-
-def instants(
-    runs: Sequence[Run], *, since: float | None = None, until: float | None = None
-) -> Seconds:
-    """The figures' grid from the first flush to the last arrival, or between the times given."""
-    end = runs[0].trace.transmission_end
-    grid = np.linspace(0.0, end, POINTS + 1)[1:]
-    first = max(run.trace.first_flush for run in runs) if since is None else since
-    last = end if until is None else until
-    chosen: Seconds = grid[(grid >= first) & (grid <= last)]
-    return chosen
-
-
-def lowest_results(ahead: Run, behind: Run, at: Seconds) -> Lowest:
-    """The smallest ratio of the results of `ahead` to those of `behind`."""
-    mine, others = ahead.trace.results_at(at), behind.trace.results_at(at)
-    return _lowest(mine / np.maximum(others, 1), at)
-
-
-def lowest_cost_ratio(cheap: Run, dear: Run, at: Seconds) -> Lowest:
-    """The smallest ratio of the cost per result of `dear` to that of `cheap`."""
-    return _lowest(dear.trace.cost_at(at) / cheap.trace.cost_at(at), at)
-
-
-def _lowest(ratios: Seconds, at: Seconds) -> Lowest:
-    if not len(ratios):
-        return Lowest(float("nan"), float("nan"))
-    place = int(np.argmin(ratios))
-    return Lowest(float(ratios[place]), float(at[place]))
 
 
 def _never_behind(runs: Runs, setting: Setting) -> Claim:

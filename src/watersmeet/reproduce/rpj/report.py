@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from watersmeet.drawing import require_matplotlib
-from watersmeet.errors import InvalidArgument
 from watersmeet.reproduce.chart import draw
 from watersmeet.reproduce.claim import Claim, write_claims
 from watersmeet.reproduce.curve import write_curves
+from watersmeet.reproduce.output import prepare
 from watersmeet.reproduce.page import PageFigure, write_page
 from watersmeet.reproduce.rpj.claims import claims
 from watersmeet.reproduce.rpj.figures import figures
@@ -35,14 +34,7 @@ def reproduce(
     parameters: Parameters, *, out: Path, jobs: int = 1, say: Callable[[str], None]
 ) -> list[Claim]:
     """Write curves.csv, claims.csv, figure-8..12.svg and .png, and index.html into `out`."""
-    require_matplotlib()
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidArgument(
-            f"--out {out} cannot be written to ({error.strerror}).",
-            remedy="Name a directory that can be created.",
-        ) from error
+    prepare(out)
     runs = run_all(parameters, jobs=jobs, say=say)
     drawn = figures(runs)
     write_curves((curve for _, curves in drawn for curve in curves), out / "curves.csv")

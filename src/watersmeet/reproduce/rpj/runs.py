@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from multiprocessing import get_context
 
 import numpy as np
 
 from watersmeet.operators.family import make_operator
 from watersmeet.operators.tuning import Costs, Tuning
+from watersmeet.reproduce.jobs import each
 from watersmeet.reproduce.rpj.settings import (
     RIVALS,
     VARIANTS,
@@ -125,7 +124,8 @@ def run_all(parameters: Parameters, *, jobs: int, say: Callable[[str], None]) ->
     """Run every algorithm of figures 8 to 12 in every setting, and say a line for each."""
     planned = plan()
     runs: Runs = {}
-    for number, run in enumerate(_results(planned, parameters, jobs), start=1):
+    one = partial(_run_planned, parameters=parameters)
+    for number, run in enumerate(each(one, planned, jobs=jobs), start=1):
         runs[run.setting, run.algorithm] = run
         say(_line(run, f"{number:>2}/{len(planned)}"))
     return runs
@@ -143,18 +143,6 @@ def plan() -> list[tuple[Setting, str]]:
         for setting in settings(network)
         for algorithm in algorithms
     ]
-
-
-def _results(
-    planned: list[tuple[Setting, str]], parameters: Parameters, jobs: int
-) -> Iterator[Run]:
-    one = partial(_run_planned, parameters=parameters)
-    if jobs == 1:
-        yield from map(one, planned)
-        return
-    # Fresh processes: a forked one would inherit threads that Arrow and numba have started.
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(one, planned)
 
 
 def _run_planned(planned: tuple[Setting, str], *, parameters: Parameters) -> Run:
