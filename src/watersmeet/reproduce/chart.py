@@ -32,6 +32,14 @@ INKS = {
     "xjoin": LineStyle("XJoin", "#009E73", (0, (1.2, 1.2))),
     "rpj-dd": LineStyle("RPJ-dd", "#B0508E", (0, (6, 1.6))),
     "rpj-md": LineStyle("RPJ-md", "#C98A00", (0, (1.2, 1.2))),
+    # DINER as it was published, and with the loop of this package.
+    "diner-plain": LineStyle("DINER", "#1f1f1f"),
+    "diner": LineStyle("DINER, blocks that cannot meet left out", "#C98A00", (0, (3, 1.2))),
+    "pmj-sorted": LineStyle("PMJ", "#D55E00", (0, (6, 1.6))),
+    # The data sets of DINER's Table 4.
+    "stock A": LineStyle("stock A", "#B0508E"),
+    "stock B": LineStyle("stock B", "#C98A00", (0, (6, 1.6))),
+    "weather": LineStyle("weather", "#56B4E9", (0, (3, 1.2))),
     "pr-join": LineStyle("PR-Join", "#0072B2"),
     "ripple": LineStyle("Ripple", "#D55E00", (0, (6, 1.6))),
     "grace": LineStyle("GRACE", "#009E73", (0, (1.2, 1.2))),
@@ -68,7 +76,8 @@ class Panel:
     """One small plot: its lines, and `marks`, events on the time axis.
 
     The first line is the paper's own algorithm. `top` is the height, from the lines if None;
-    `steps`: a value holds until the next one; `log`: which axes are logarithmic ("x", "y", "xy").
+    `steps`: a value holds until the next one; `dots`: points without lines; `points`: lines with
+    their points marked; `log`: which axes are logarithmic ("x", "y", "xy").
     """
 
     title: str
@@ -80,6 +89,7 @@ class Panel:
     right: float | None = None
     steps: bool = False
     dots: bool = False
+    points: bool = False
     log: str = ""
 
 
@@ -140,7 +150,7 @@ def _draw_panel(ax: Axes, panel: Panel, *, letter: str) -> None:
             line.y,
             color=ink.colour,
             linestyle="none" if panel.dots else ink.dashes,
-            marker="." if panel.dots else None,
+            marker="." if panel.dots else "o" if panel.points else None,
             markersize=3.5,
             label=ink.label,
             zorder=10 - depth,
