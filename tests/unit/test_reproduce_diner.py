@@ -81,7 +81,7 @@ def test_the_page_is_whole_by_itself(written: Written) -> None:
 
 @pytest.mark.slow
 def test_the_claims_of_the_full_size_hold_as_they_are_published(tmp_path: Path) -> None:
-    """About five minutes. docs/reproduction-diner.md has the table of this run."""
+    """About 13 minutes. docs/reproduction-diner.md has the table of this run."""
     found = reproduce(Parameters(), out=tmp_path, say=print)
     page = Path(__file__).parents[2] / "docs" / "reproduction-diner.md"
     text = page.read_text(encoding="utf-8")

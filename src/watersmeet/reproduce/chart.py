@@ -32,9 +32,9 @@ INKS = {
     "xjoin": LineStyle("XJoin", "#009E73", (0, (1.2, 1.2))),
     "rpj-dd": LineStyle("RPJ-dd", "#B0508E", (0, (6, 1.6))),
     "rpj-md": LineStyle("RPJ-md", "#C98A00", (0, (1.2, 1.2))),
-    # DINER as it was published, and with the loop of this package.
     "diner-plain": LineStyle("DINER", "#1f1f1f"),
-    "diner": LineStyle("DINER, blocks that cannot meet left out", "#C98A00", (0, (3, 1.2))),
+    "rpj-handing-over": LineStyle("RPJ, handing over", "#7CC4EE", (0, (3, 1.2))),
+    "hmj-handing-over": LineStyle("HMJ, handing over", "#F5B183", (0, (1.2, 1.2))),
     "pmj-sorted": LineStyle("PMJ", "#D55E00", (0, (6, 1.6))),
     # The data sets of DINER's Table 4.
     "stock A": LineStyle("stock A", "#B0508E"),

@@ -9,7 +9,7 @@ import numpy as np
 from watersmeet.reproduce.chart import Figure, Line, Panel, unit_of
 from watersmeet.reproduce.curve import POINTS
 from watersmeet.reproduce.diner.runs import Run, Runs
-from watersmeet.reproduce.diner.settings import DINER, PMJ, RIVALS, SKIPPING, Experiments, Point
+from watersmeet.reproduce.diner.settings import DINER, HANDING_OVER, PMJ, RIVALS, Experiments, Point
 
 RELATIVE = "results online (% of DINER's)"
 SHARE = "results online (% of all)"
@@ -88,7 +88,7 @@ def _bands(experiments: Experiments, runs: Runs) -> Figure:
 
 def _delays(experiments: Experiments, runs: Runs) -> Figure:
     points, axis = experiments.delays, "delay (% of a fragment's time)"
-    compared, every = (DINER, *RIVALS), (DINER, *RIVALS, SKIPPING)
+    compared, every = (DINER, *RIVALS), (DINER, *RIVALS, *HANDING_OVER)
     waiting = [_line(runs, points, name, lambda run: run.trace.most_waiting) for name in every]
     right = 1.05 * points[-1].x
     panels = [

@@ -11,7 +11,13 @@ import numpy as np
 
 from watersmeet.operators.family import make_operator
 from watersmeet.operators.tuning import Costs, Tuning
-from watersmeet.reproduce.diner.settings import DINER, SKIPPING, Experiments, Parameters, Workload
+from watersmeet.reproduce.diner.settings import (
+    DINER,
+    HANDING_OVER,
+    Experiments,
+    Parameters,
+    Workload,
+)
 from watersmeet.reproduce.jobs import each
 from watersmeet.rows.spans import within
 from watersmeet.sim.clock import VirtualClock
@@ -39,8 +45,14 @@ class Run:
 
     @property
     def online(self) -> int:
-        """The results of the online phase: until all rows have arrived and been processed."""
-        return int(self.trace.results_at(np.array([self.trace.cleanup_start]))[0])
+        """The results of the online phase: "until tuples are completely received" (section 5).
+
+        Without delays only the arriving phase has run when all rows have been processed. With
+        them, a task can go on long after the last arrival: what it finds then does not count.
+        """
+        trace = self.trace
+        end = trace.transmission_end if self.workload.pause else trace.cleanup_start
+        return int(trace.results_at(np.array([end]))[0])
 
     @property
     def share(self) -> float:
@@ -67,11 +79,10 @@ def run_algorithm(algorithm: str, workload: Workload, *, parameters: Parameters)
         VirtualClock(),
         disk=parameters.disk,
         processor=parameters.processor,
-        # Out of order only the blocks are read that can meet.
         scans_in_order=algorithm == DINER,
     )
     operator = make_operator(
-        algorithm,
+        HANDING_OVER.get(algorithm, algorithm),
         join_schema(within("key", workload.width) if workload.width else "key"),
         memory=MemoryAccount(ACCOUNT_BYTES),
         spill=SpillArea(observe=meter.observe),
@@ -86,7 +97,7 @@ def run_algorithm(algorithm: str, workload: Workload, *, parameters: Parameters)
             # Steady arrivals leave no stall long enough.
             patience=parameters.patience if workload.pause else float("inf"),
             batch_rows=parameters.batch_rows,
-            hand_over_rows=parameters.max_new if algorithm in (DINER, SKIPPING) else 1,
+            hand_over_rows=parameters.max_new if algorithm in (DINER, *HANDING_OVER) else 1,
             cleans_up=workload.to_the_end,
         ).run()
     finally:
@@ -103,15 +114,15 @@ def tuning_of(algorithm: str, workload: Workload, parameters: Parameters) -> Tun
     memory_rows = max(memory_rows, 4 * parameters.block_rows)
     # DINER flushes a block; XJoin evicts one partition and HMJ one pair; only RPJ has an `nflush`.
     share = {DINER: parameters.block_rows / memory_rows, "rpj": parameters.rpj_flush_share}
-    share[SKIPPING] = share[DINER]
+    name = HANDING_OVER.get(algorithm, algorithm)
     return Tuning(
         partitions=parameters.partitions,
-        flush_share=share.get(algorithm, 0.0),
+        flush_share=share.get(name, 0.0),
         fan_in=parameters.fan_in,
         decay=parameters.decay,
         costs=Costs(random=parameters.disk.random, sequential=parameters.disk.sequential),
         page_rows=parameters.disk.page_rows,
-        whole_tasks=True,
+        whole_tasks=algorithm not in HANDING_OVER,
         memory_rows=memory_rows,
         outer_blocks=workload.outer_blocks,
     )
@@ -137,6 +148,6 @@ def _line(run: Run, number: str) -> str:
     workload = run.workload
     return (
         f"{number}  {workload.name:<13}  {workload.memory_rows:>6,} rows  {workload.pause:4.0%}  "
-        f"{workload.outer_blocks:>2} blocks  {run.algorithm:<11}  {run.online:>13,} online  "
+        f"{workload.outer_blocks:>2} blocks  {run.algorithm:<16}  {run.online:>13,} online  "
         f"{run.share:6.1%}  {run.trace.most_waiting:>7,} waiting  {run.seconds:6.1f} s"
     )
