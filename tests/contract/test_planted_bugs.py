@@ -23,6 +23,7 @@ from tests.contract.test_every_operator import (
 )
 from watersmeet.kernels import matching
 from watersmeet.model import JoinType
+from watersmeet.operators.leaving import OldestFirst
 from watersmeet.operators.progressive import reactive, state
 from watersmeet.operators.progressive.arrival import ArrivalStage
 from watersmeet.operators.progressive.history import MdRecord
@@ -279,9 +280,9 @@ BUGS = {
     ),
     "the oldest row is lost when a join is restored": Bug(
         "rpj",
-        (SavedRows, "_load_segment"),
-        "piece.ats >= oldest",
-        "piece.ats > oldest",
+        (OldestFirst, "here"),
+        "piece.ats >= self._oldest[side][partitions]",
+        "piece.ats > self._oldest[side][partitions]",
     ),
     "a row is saved in one segment too few": Bug(
         "rpj",
@@ -292,8 +293,8 @@ BUGS = {
     "a saved state refers to files that it does not name": Bug(
         "rpj",
         (SavedRows, "save"),
-        "names |= set(self._names.values())",
-        "names |= set(list(self._names.values())[1:])",
+        "names |= {*self._names.values(), *bits}",
+        "names |= {*list(self._names.values())[1:], *bits}",
     ),
 }
 

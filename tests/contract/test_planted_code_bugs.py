@@ -6,8 +6,8 @@ import pytest
 from hypothesis import Phase, settings
 
 from tests.contract.test_planted_bugs import Bug
-from watersmeet.rows import bands
-from watersmeet.rows.bands import IntegerBand
+from watersmeet.rows import band_codecs as bands
+from watersmeet.rows.band_codecs import IntegerBand
 from watersmeet.rows.predicates import EqualKeys, ValuesInBand
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.testing import contract

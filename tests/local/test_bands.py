@@ -34,7 +34,10 @@ def numbers(rows: int = ROWS, *, seed: int = 1) -> np.ndarray:
 
 
 def side(name: str, values: pa.Array, *, seed: int = 1) -> pa.Table:
-    """Rows with a key, a value and a number; some keys and values are null."""
+    """Rows with a key, a value, a number and a text; some keys and values are null.
+
+    Without the text one side would fit the smallest memory: if it is read first, nothing spills.
+    """
     rng = np.random.default_rng(seed)
     count = len(values)
     null = pa.array(rng.random(count) < 0.01)
@@ -43,6 +46,7 @@ def side(name: str, values: pa.Array, *, seed: int = 1) -> pa.Table:
             "k": pa.array(rng.integers(0, 40, count), mask=rng.random(count) < 0.01),
             "t": pa.compute.if_else(null, pa.scalar(None, values.type), values),
             name: np.arange(count),
+            f"{name}_text": pa.array(["x" * 90] * count),
         }
     )
 
@@ -195,7 +199,7 @@ def test_rows_come_while_the_inputs_stall() -> None:
 
 def test_columns_of_two_names_and_two_bands() -> None:
     left, right = sides(KINDS["int64"].make)
-    right = right.rename_columns(["k", "u", "b"])
+    right = right.rename_columns(["k", "u", "b", "b_text"])
     on = [wm.band(("t", "u"), low=-40, high=40), wm.within(("k", "k"), 1)]
     condition = "abs(l.t - r.u) <= 40 AND abs(l.k - r.k) <= 1"
     with wm.local.join(left, right, on=on, memory=SPILLING) as run:

@@ -82,15 +82,16 @@ def check(shape: Shape, algorithm: str, folder: Path) -> None:
         ("iterator", 0.95, "rpj"),
         ("iterator", 1 / 2, "pr-join"),
         ("parquet-dictionary", 1 / 2, "rpj"),
-        ("arrow", 1 / 2, "pmj"),
-        ("arrow-lz4", 0.95, "xjoin"),
+        ("arrow-lz4", 0.95, "diner"),
+        pytest.param("arrow", 1 / 2, "pmj", marks=pytest.mark.slow),
+        pytest.param("arrow-lz4", 0.95, "xjoin", marks=pytest.mark.slow),
     ],
 )
 def test_the_cap_holds(source: str, share: float, algorithm: str, tmp_path: Path) -> None:
     check(shaped(source, 4_000, share, times=2), algorithm, tmp_path)
 
 
-@pytest.mark.parametrize("payload", ["list", "struct", "map"])
+@pytest.mark.parametrize("payload", ["list", pytest.param("struct", marks=pytest.mark.slow), "map"])
 def test_the_cap_holds_for_nested_columns(payload: str, tmp_path: Path) -> None:
     check(shaped("iterator", 1_000, 1 / 4, times=1.5, payload=payload), "rpj", tmp_path)
 

@@ -154,7 +154,10 @@ def test_every_design_gives_sparks_answer(mixed: Frames, clustered: Frames, desi
         assert_equal(run, sparks_own(frames, **asked), group_by)
 
 
-@pytest.mark.parametrize("how", ["left", "right", "semi", "anti"])
+@pytest.mark.parametrize(
+    "how",
+    ["left", "anti", *(pytest.param(how, marks=pytest.mark.slow) for how in ("right", "semi"))],
+)
 def test_other_joins(mixed: Frames, how: str) -> None:
     asked: dict[str, Any] = {"n": wm.count(), "units": wm.sum("o_units")}
     group_by = ["o_kind"]
@@ -259,8 +262,15 @@ def fail() -> None:
     raise RuntimeError("the first attempt fails")
 
 
-@pytest.mark.parametrize("act", [die, fail])
-@pytest.mark.parametrize("task", ["read_blocks", "met"])
+@pytest.mark.parametrize(
+    ("task", "act"),
+    [
+        ("read_blocks", fail),
+        ("met", die),
+        pytest.param("read_blocks", die, marks=pytest.mark.slow),
+        pytest.param("met", fail, marks=pytest.mark.slow),
+    ],
+)
 def test_a_task_that_is_lost_changes_nothing(
     mixed: Frames,
     tmp_path: Path,
@@ -404,7 +414,7 @@ def odd(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Frames
     return spark.read.parquet(path), spark.range(10)
 
 
-@pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
+@pytest.mark.parametrize("zone", ["America/St_Johns", pytest.param("UTC", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("column", ["z", "i", "days", "at"])
 def test_groups_come_back_as_spark_has_them(
     spark: SparkSession, odd: Frames, column: str, zone: str

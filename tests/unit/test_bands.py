@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import Side
-from watersmeet.rows.bands import Band, BandCodec, Width
+from watersmeet.rows.band_codecs import BandCodec
+from watersmeet.rows.bands import Band, Width
 
 INTS = st.one_of(st.integers(-20, 20), st.sampled_from([-(2**63), 2**63 - 1, 2**62, -(2**62), 0]))
 SPANS = st.integers(-30, 30)

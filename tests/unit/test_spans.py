@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import watersmeet as wm
 from watersmeet.errors import InvalidArgument, SchemaError, WatersmeetError
 from watersmeet.rows.bands import Band
-from watersmeet.rows.spans import parse_width
+from watersmeet.rows.spans import parse_width, together
 
 SECOND = timedelta(seconds=1)
 
@@ -161,3 +161,34 @@ def test_errors_have_a_cause_and_a_remedy(what: str) -> None:
         wm.within("t", BAD_WIDTHS[what][0])
     assert caught.value.cause.endswith(".")
     assert caught.value.remedy.endswith(".")
+
+
+def test_bands_of_one_pair_of_columns_are_one() -> None:
+    asked = [wm.band("t", low=0), wm.band("v", low=1), wm.band("t", high=5, high_open=True)]
+    assert together(asked) == [wm.band("t", 0, 5, high_open=True), wm.band("v", low=1)]
+
+
+@pytest.mark.parametrize(
+    ("bands", "one"),
+    [
+        ([wm.band("t", 0, 9), wm.band("t", 3, 12)], wm.band("t", 3, 9)),
+        ([wm.band("t", 3, 12), wm.band("t", 0, 9)], wm.band("t", 3, 9)),
+        ([wm.band("t", low=3), wm.band("t", low=3, low_open=True)], wm.band("t", 3, low_open=True)),
+        ([wm.band("t", high=3, high_open=True), wm.band("t", high=3)],
+         wm.band("t", high=3, high_open=True)),
+    ],
+)  # fmt: skip
+def test_the_narrower_end_holds(bands: list[Band], one: Band) -> None:
+    assert together(bands) == [one]
+
+
+def test_bands_that_contradict_each_other_are_refused() -> None:
+    inputs = pa.table({"t": [1]}), pa.table({"t": [1]})
+    contradicting = [wm.band("t", low=5), wm.band("t", high=3)]
+    with pytest.raises(InvalidArgument, match="contradict each other"):
+        wm.local.join(*inputs, on=contradicting)
+
+
+def test_a_number_and_a_span_of_time_are_left_to_their_columns() -> None:
+    asked = [wm.band("t", low=1), wm.band("t", low="1 second")]
+    assert together(asked) == asked

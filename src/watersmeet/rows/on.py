@@ -9,6 +9,7 @@ from typing import Any
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import Side
 from watersmeet.rows.bands import Band
+from watersmeet.rows.spans import together
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ On = str | Band | Sequence[str | tuple[str, str] | KeyNames | Band] | Mapping[st
 
 def parse_on(on: Any) -> list[Equal | Band]:
     """The predicates of a join of two inputs: one of all equal keys, and one for each band."""
-    bands = bands_of(on)
+    bands = together(bands_of(on))
     if not bands:
         return [Equal.of(on)]
     keys = key_names(on)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from watersmeet.model import Side
 from watersmeet.rows.address import Rows
-from watersmeet.rows.bands import BandCodec
+from watersmeet.rows.band_codecs import BandCodec
 from watersmeet.rows.encoded import Codes, Encoded
 from watersmeet.rows.keys import KeyCodec, equal_keys
 from watersmeet.rows.leaves import Mask

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -95,6 +96,46 @@ def band(
             remedy="The difference is left minus right; exchange the ends, or the columns.",
         )
     return made
+
+
+def together(bands: Sequence[Band]) -> list[Band]:
+    """The same bands, with all of one pair of columns as one: the differences that are in each.
+
+    >>> [str(each) for each in together([band("t", low=0), band("t", high=5), band("v", high=1)])]
+    ['0 <= t - t <= 5', 'v - v <= 1']
+    """
+    found: list[Band] = []
+    for each in bands:
+        same = [n for n, other in enumerate(found) if _of_one_kind(each, other)]
+        if same:
+            found[same[0]] = _both(found[same[0]], each)
+        else:
+            found.append(each)
+    return found
+
+
+def _of_one_kind(one: Band, other: Band) -> bool:
+    """Whether two bands are about the same columns, and all their ends can be compared."""
+    ends = [end for each in (one, other) for end in (each.low, each.high) if end is not None]
+    kinds = {isinstance(end, timedelta) for end in ends}
+    columns = {(each.left, each.right, each.ends) for each in (one, other)}
+    return len(kinds) == len(columns) == 1
+
+
+def _both(one: Band, other: Band) -> Band:
+    """The band of the differences that are in both."""
+    lows = [(each.low, each.low_open) for each in (one, other) if each.low is not None]
+    highs = [(each.high, each.high_open) for each in (one, other) if each.high is not None]
+    low, low_open = max(lows, default=(None, False), key=lambda end: end)
+    # Of equal ends, the open one leaves out more.
+    high, high_open = min(highs, default=(None, False), key=lambda end: (end[0], not end[1]))
+    both = replace(one, low=low, high=high, low_open=low_open, high_open=high_open)
+    if _is_empty(both):
+        raise InvalidArgument(
+            f"{one} and {other} contradict each other: no difference is in both.",
+            remedy="The difference is left minus right; look at the signs of the ends.",
+        )
+    return both
 
 
 def parse_width(width: Any) -> Width:

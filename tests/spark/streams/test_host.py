@@ -323,8 +323,11 @@ def latest(plan: StreamPlan) -> dict[str, Any]:
     return stream_metrics(plan.state.uri)[-1]
 
 
-# Only other flush or react policies of rpj and hmj.
-VARIANTS = ("rpj-md", "rpj-dd", "hmj-all", "hmj-smallest", "hmj-largest")
+# They differ from rpj, hmj, ripple and diner in one decision.
+VARIANTS = (
+    "rpj-md", "rpj-dd", "hmj-all", "hmj-smallest", "hmj-largest", "sms", "dbo", "diner-plain",
+    "pmj-sorted",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
