@@ -166,8 +166,9 @@ def _draw_panel(ax: Axes, panel: Panel, *, letter: str) -> None:
     if "y" in panel.log:
         ax.set_yscale("log")
     else:
-        top = panel.top or 1.06 * max(float(np.nanmax(line.y)) for line in panel.lines)
-        ax.set_ylim(0, top)
+        highest = max(float(np.nanmax(line.y)) for line in panel.lines)
+        # A tiny run may have nothing to show: no row waited.
+        ax.set_ylim(0, panel.top or 1.06 * highest or 1.0)
     ax.set_xlabel(panel.x)
     ax.set_ylabel(panel.y)
     for time, text in panel.marks:
