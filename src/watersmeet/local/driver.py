@@ -153,19 +153,16 @@ class Driver:
         self, operator: JoinOperator, news: Arrived | Ended | Wanted
     ) -> Iterator[pa.RecordBatch]:
         if isinstance(news, Arrived):
-            yield from self._push(operator, news)
+            self.rows_read[news.input] += len(news.batch)
+            if len(news.batch):
+                yield from self._emit(operator.push(news.input, news.batch))
+            self._inbox.joined(news)
         elif isinstance(news, Wanted):
             yield from self._emit(operator.lend(news.nbytes))
             self._inbox.lend(news.nbytes)
         else:
             self.complete[news.input] = True
             yield from self._emit(operator.end(news.input))
-
-    def _push(self, operator: JoinOperator, news: Arrived) -> Iterator[pa.RecordBatch]:
-        self.rows_read[news.input] += len(news.batch)
-        if len(news.batch):
-            yield from self._emit(operator.push(news.input, news.batch))
-        self._inbox.joined(news)
 
     def _emit(self, found: Iterator[Matches]) -> Iterator[pa.RecordBatch]:
         assert self.schema is not None

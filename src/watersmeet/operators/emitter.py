@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from watersmeet.store.index import PairBuffer
 from watersmeet.store.marks import Marks
 
 Stamps = NDArray[np.int64]
+Notice = Callable[[tuple[Index, Index]], None]
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -39,7 +40,7 @@ class ResultEmitter:
         self, schema: JoinSchema, metrics: Metrics, pairs: PairBuffer, *, most_bytes: int
     ) -> None:
         """`pairs` limits the rows of a chunk, and `most_bytes` their values of variable width."""
-        self.limiter = OutputLimiter(schema, most_bytes)
+        self.limiter = OutputLimiter(schema, metrics, most_bytes=most_bytes)
         self.marks = Marks()
         self._schema = schema
         self._metrics = metrics
@@ -51,27 +52,17 @@ class ResultEmitter:
 
     def pairs(
         self, sources: tuple[RowSource, RowSource], index: tuple[Index, Index],
-        stamps: tuple[Stamps, Stamps], stage: Stage,
+        stamps: tuple[Stamps, Stamps], stage: Stage, *, notice: Notice | None = None,
     ) -> Iterator[Matches]:  # fmt: skip
-        """Matches among candidate pairs. `stamps` are arrival stamps of whole sources."""
-        return self.report(sources, self.verified(sources, index), stamps, stage)
-
-    def verified(
-        self, sources: tuple[RowSource, RowSource], index: tuple[Index, Index]
-    ) -> tuple[Index, Index]:
-        """The candidate pairs that are partners."""
-        self._metrics.candidates += len(index[0])
-        mask = self._schema.verify(Rows(sources[0], index[0]), Rows(sources[1], index[1]))
-        if mask is None or mask.all():
-            return index
-        return index[0][mask], index[1][mask]
-
-    def report(
-        self, sources: tuple[RowSource, RowSource], index: tuple[Index, Index],
-        stamps: tuple[Stamps, Stamps], stage: Stage,
-    ) -> Iterator[Matches]:  # fmt: skip
-        """What the join type makes of pairs of partners."""
+        """What the join type makes of the partners among candidate pairs; `notice` is told of them
+        before. `stamps` are arrival stamps of whole sources."""
         left, right = Rows(sources[0], index[0]), Rows(sources[1], index[1])
+        self._metrics.candidates += len(left)
+        mask = self._schema.verify(left, right)
+        if mask is not None and not mask.all():
+            left, right = Rows(left.source, left.index[mask]), Rows(right.source, right.index[mask])
+        if notice is not None:
+            notice((left.index, right.index))
         if not len(left):
             return
         how = self._schema.how
@@ -79,13 +70,13 @@ class ResultEmitter:
             fresh = self.marks.mark_new(stamps[0][left.index])
             if fresh.any():
                 first = Rows(left.source, left.index[fresh])
-                yield from self._emitted(Matches((first, None), stage))
+                yield from self.limiter.passed(Matches((first, None), stage))
             return
         for side, rows in zip(Side, (left, right), strict=True):
             if self.marked[side]:
                 self.marks.mark(stamps[side][rows.index])
         if how.emits_pairs:
-            yield from self._emitted(Matches((left, right), stage))
+            yield from self.limiter.passed(Matches((left, right), stage))
 
     def alone(self, side: Side, source: RowSource, index: Index) -> Iterator[Matches]:
         """Report rows that have no partner and will find none, if the join type keeps them."""
@@ -94,7 +85,7 @@ class ResultEmitter:
         size = len(self._pairs)
         for start in range(0, len(index), size):
             rows = Rows(source, index[start : start + size])
-            yield from self._emitted(Matches(in_order(side, rows, None), Stage.UNMATCHED))
+            yield from self.limiter.passed(Matches(in_order(side, rows, None), Stage.UNMATCHED))
 
     def unmatched(
         self, side: Side, source: RowSource, index: Index, stamps: Stamps
@@ -113,8 +104,3 @@ class ResultEmitter:
         if self.decides(side):
             return self.marks.unmarked(stamps)
         return None
-
-    def _emitted(self, matches: Matches) -> Iterable[Matches]:
-        """Count results, and split them into chunks that fit their share of memory."""
-        self._metrics.results[matches.stage] += len(matches)
-        return self.limiter.split(matches)

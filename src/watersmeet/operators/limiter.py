@@ -1,4 +1,4 @@
-"""Splits chunks of results that would not fit their share of memory because of long rows."""
+"""Counts results, and splits chunks that would not fit their share of memory for long rows."""
 
 from __future__ import annotations
 
@@ -6,27 +6,31 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from watersmeet.operators.metrics import Metrics
 from watersmeet.rows.address import Matches, Rows
 from watersmeet.rows.batch import is_variable
 from watersmeet.rows.schema import JoinSchema
 
 
 class OutputLimiter:
-    """Splits chunks whose copy would take more than `most_bytes`.
+    """Counts the results of each stage, and splits chunks whose copy would take more than
+    `most_bytes`.
 
     The number of rows in a chunk is chosen by the mean size of a row, but matches may be of long
     rows. Sizes are added up only if a chunk of the longest rows of its sources would not fit.
     """
 
-    def __init__(self, schema: JoinSchema, most_bytes: int) -> None:
+    def __init__(self, schema: JoinSchema, metrics: Metrics, *, most_bytes: int) -> None:
         self.most_bytes = most_bytes
+        self._metrics = metrics
         self._columns = [
             [column for column, kind in enumerate(schema.stored(n).types) if is_variable(kind)]
             for n in range(len(schema.inputs))
         ]
 
-    def split(self, matches: Matches) -> Iterable[Matches]:
+    def passed(self, matches: Matches) -> Iterable[Matches]:
         """The same results in chunks, one if their rows are short enough."""
+        self._metrics.results[matches.stage] += len(matches)
         longest = sum(
             rows.source.longest(columns)
             for rows, columns in zip(matches.rows, self._columns, strict=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from watersmeet.model import Side
 from watersmeet.operators.emitter import ResultEmitter
@@ -57,14 +56,10 @@ class Workspace:
 
     # ---- rows that arrive -----------------------------------------------------------------------
 
-    def accept(self, side: Side, batch: pa.RecordBatch) -> EncodedRows:
-        """Count a batch, and encode its keys."""
-        encoded = self.schema.encode(side, batch)
-        self.metrics.rows_in[side] += len(batch)
-        return encoded
-
-    def without_key(self, side: Side, encoded: EncodedRows) -> Index | None:
-        """Rows whose key is null, so that they match nothing; None if there are none."""
+    def arrived(self, side: Side, encoded: EncodedRows) -> Index | None:
+        """Count rows that came. Returns those whose key is null, so that they match nothing; None
+        if there are none."""
+        self.metrics.rows_in[side] += len(encoded.rows)
         if encoded.valid is None or encoded.valid.all():
             return None
         nulls = np.flatnonzero(~encoded.valid)

@@ -34,14 +34,14 @@ class Table(IndexedRows):
     def __init__(self, schema: pa.Schema, *, rows: int, nbytes: int, partitions: int) -> None:
         super().__init__(schema, rows=rows, nbytes=nbytes, each=row_bytes(schema))
         self.by_partition = np.zeros(partitions, np.int64)
-        self._index = HashIndex(rows)
+        self.index = HashIndex(rows)
 
     @property
     def nbytes(self) -> int:
-        return super().nbytes + self._index.spare_bytes
+        return super().nbytes + self.index.spare_bytes
 
     def codes(self, index: Index | NDArray[np.int32]) -> Codes:
-        codes: Codes = self._index.nodes[index, 0]
+        codes: Codes = self.index.nodes[index, 0]
         return codes
 
     def add(
@@ -57,7 +57,7 @@ class Table(IndexedRows):
             matching.count_partitions(codes, self.by_partition)
         else:
             self.by_partition += counts
-        self._index.add(codes)
+        self.index.add(codes)
 
     def find(
         self, wanted: Codes, pairs: PairBuffer, *, since: int = 0
@@ -66,7 +66,7 @@ class Table(IndexedRows):
         `pairs`. Only rows that arrived after the stamp `since` are looked for.
         """
         floor = int(np.searchsorted(self.stamps, since, side="right")) if since else 0
-        return self._index.find(wanted, pairs, floor)
+        return self.index.find(wanted, pairs, floor)
 
     def oldest(self, rows: NDArray[np.int64]) -> list[NDArray[np.int32]]:
         """For each partition p, the numbers of its rows[p] oldest rows."""
@@ -82,13 +82,13 @@ class Table(IndexedRows):
         """The numbers of the rows[p] oldest rows of each partition p, partition by partition."""
         places = np.cumsum(rows)
         grouped = np.empty(int(places[-1]), np.int32)
-        matching.group_rows(self._index.nodes, len(self), places, places - rows, grouped)
+        matching.group_rows(self.index.nodes, len(self), places, places - rows, grouped)
         return grouped
 
     def drop(self, keep: Mask, gone: NDArray[np.int64]) -> None:
         """Drop the rows that are not kept; `gone[p]` of them are of partition p."""
         self.remove(keep)
-        self._index.drop(keep)
+        self.index.drop(keep)
         self.by_partition -= gone
 
     def clear(self) -> None:

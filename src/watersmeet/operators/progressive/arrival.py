@@ -80,7 +80,7 @@ class ArrivalStage:
         others = self._memory.tables[side.other]
         sources = in_order(side, source, others)
         at = in_order(side, stamps, others.stamps)
-        for found, asked in others.find(codes, self._workspace.pairs):
+        for found, asked in others.index.find(codes, self._workspace.pairs):
             index = in_order(side, asked, found)
             yield from self._workspace.emitter.pairs(sources, index, at, Stage.MM)
 
@@ -189,7 +189,7 @@ class ArrivalStage:
         at, size = (left.stamps, right.stamps), len(self._workspace.pairs)
         for start in range(0, len(right), size):
             rows = np.arange(start, min(start + size, len(right)))
-            for found, asked in left.find(right.codes(rows), self._workspace.pairs):
+            for found, asked in left.index.find(right.codes(rows), self._workspace.pairs):
                 index = (found, rows[asked])
                 yield from self._workspace.emitter.pairs((left, right), index, at, Stage.MM)
 

@@ -74,11 +74,12 @@ class ProgressiveJoin:
 
     def push(self, input: int, batch: pa.RecordBatch) -> Iterator[Matches]:
         side, workspace = Side(input), self.workspace
-        encoded = workspace.accept(side, batch)
-        if (nulls := workspace.without_key(side, encoded)) is not None:
+        encoded = workspace.schema.encode(side, batch)
+        if (nulls := workspace.arrived(side, encoded)) is not None:
             yield from workspace.emitter.alone(side, BatchRows(encoded.rows), nulls)
             encoded = encoded.with_keys()
-        workspace.count_broken_promises(side, encoded.codes)
+        if workspace.is_promised(side):
+            workspace.count_broken_promises(side, encoded.codes)
         for piece in workspace.memory.pieces(side, encoded.rows):
             yield from self.arrivals.arrive(side, encoded.codes[piece.place], piece, self._clock())
 

@@ -106,9 +106,8 @@ class ProgressiveWorkspace(Workspace):
 
     def count_broken_promises(self, side: Side, codes: Codes) -> None:
         """Count rows that have come although it was promised that they would not."""
-        if self.is_promised(side):
-            broken = self.promises.broken_by(side, 0, codes)
-            self.metrics.broken_promises += int(np.count_nonzero(broken))
+        broken = self.promises.broken_by(side, 0, codes)
+        self.metrics.broken_promises += int(np.count_nonzero(broken))
 
     def without_partners(self, side: Side, codes: Codes) -> Mask:
         """Which rows of a side will find no partner among rows to come."""

@@ -87,9 +87,9 @@ class RectangleJoin:
     def push(self, input: int, batch: pa.RecordBatch) -> Iterator[Matches]:
         side, workspace = Side(input), self.workspace
         first = self.metrics.rows_in[side]
-        encoded = workspace.accept(side, batch)
+        encoded = workspace.schema.encode(side, batch)
         stamps = 2 * np.arange(first, first + len(batch)) + side
-        if (nulls := workspace.without_key(side, encoded)) is not None:
+        if (nulls := workspace.arrived(side, encoded)) is not None:
             source = StampedRows(encoded.rows, stamps, encoded.codes)
             yield from workspace.emitter.alone(side, source, nulls)
             stamps, encoded = stamps[encoded.valid], encoded.with_keys()
@@ -250,7 +250,7 @@ class RectangleJoin:
         workspace, others = self.workspace, self.workspace.memory.tables[side.other]
         sources = in_order(side, StampedRows(rows, stamps, codes), others)
         at = in_order(side, stamps, others.stamps)
-        for found, asked in others.find(codes, workspace.pairs):
+        for found, asked in others.index.find(codes, workspace.pairs):
             if workspace.kept:
                 chosen = found < workspace.kept
                 found, asked = found[chosen], asked[chosen]

@@ -67,7 +67,7 @@ class SlottedTable(Table):
 
     def drop_index(self) -> None:
         """Stop finding rows by their codes, and free the memory for it."""
-        self._index.indexed = False
+        self.index.indexed = False
 
     def grouped(self, rows: NDArray[np.int64], *, after: int = 0) -> NDArray[np.int32]:
         """The numbers of the rows[p] oldest rows from `after` on of each partition p, partition by
@@ -95,7 +95,7 @@ class SlottedTable(Table):
 
     def by_slot(self, slots: int) -> NDArray[np.int64]:
         counts = np.zeros(slots, np.int64)
-        rectangles.count_slots(self._index.nodes, len(self), counts)
+        rectangles.count_slots(self.index.nodes, len(self), counts)
         return counts
 
     def remap(self, slots: Slots) -> None:

@@ -43,7 +43,7 @@ def _scan(
             piece = read(number)
             rows = StampedRows(piece.rows, piece.ats, piece.codes)
             sources, at = in_order(side, rows, others), in_order(side, piece.ats, others.stamps)
-            for found, asked in others.find(piece.codes, workspace.pairs):
+            for found, asked in others.index.find(piece.codes, workspace.pairs):
                 index = in_order(side, asked, found)
                 yield from workspace.emitter.pairs(sources, index, at, stage)
             if last:
@@ -56,5 +56,5 @@ def _join_memory(workspace: RectangleWorkspace, stage: Stage) -> Iterator[Matche
     at, size = (left.stamps, right.stamps), len(workspace.pairs)
     for start in range(0, len(right), size):
         rows = np.arange(start, min(start + size, len(right)))
-        for found, asked in left.find(right.codes(rows), workspace.pairs):
+        for found, asked in left.index.find(right.codes(rows), workspace.pairs):
             yield from workspace.emitter.pairs((left, right), (found, rows[asked]), at, stage)

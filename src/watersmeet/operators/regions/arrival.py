@@ -15,7 +15,7 @@ from watersmeet.operators.memory import NewRows
 from watersmeet.operators.regions.flushing import Flushing
 from watersmeet.operators.regions.workspace import RegionWorkspace
 from watersmeet.operators.stage import Stage
-from watersmeet.rows.address import Matches, RowSource
+from watersmeet.rows.address import Index, Matches, RowSource
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.values import rows_where
 from watersmeet.store.index import Codes
@@ -83,12 +83,15 @@ class ArrivingPhase:
         sources = in_order(side, source, others)
         at = in_order(side, stamps, others.stamps)
         codes, order = ordered
-        for found, asked in workspace.find(others.index, side, codes):
-            index = emitter.verified(sources, in_order(side, order[asked].astype(np.int64), found))
-            mine, met = index[side], index[side.other]
+
+        def count(partners: tuple[Index, Index]) -> None:
+            mine, met = partners[side], partners[side.other]
             kernels.count_joins(met, others.regions, others.joined, brought)
-            joins += np.bincount(mine, minlength=len(joins))
-            yield from emitter.report(sources, index, at, Stage.MM)
+            joins[:] += np.bincount(mine, minlength=len(joins))
+
+        for found, asked in workspace.find(others.index, side, codes):
+            index = in_order(side, order[asked].astype(np.int64), found)
+            yield from emitter.pairs(sources, index, at, Stage.MM, notice=count)
 
     def _undecided(self, side: Side, stamps: Stamps) -> NDArray[np.bool_] | None:
         """Which arrivals may still matter after they met memory; None for all of them."""

@@ -69,8 +69,8 @@ class RegionJoin:
 
     def push(self, input: int, batch: pa.RecordBatch) -> Iterator[Matches]:
         side, workspace = Side(input), self.workspace
-        encoded = workspace.accept(side, batch)
-        if (nulls := workspace.without_key(side, encoded)) is not None:
+        encoded = workspace.schema.encode(side, batch)
+        if (nulls := workspace.arrived(side, encoded)) is not None:
             yield from workspace.emitter.alone(side, BatchRows(encoded.rows), nulls)
             encoded = encoded.with_keys()
         for piece in workspace.memory.pieces(side, encoded.rows):

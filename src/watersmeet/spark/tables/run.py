@@ -128,29 +128,22 @@ class JoinRun:
         self._abandoned.atexit = False
 
     def __iter__(self) -> Iterator[Wave]:
-        self._check_open()
-        return self._waves()
-
-    def _waves(self) -> Iterator[Wave]:
         number = 0
         while self._inputs is None or number < len(self._ends):
             self._check_open()
-            if number == len(self._done) and (self._stopped or not self._next()):
-                return
+            if number == len(self._done):
+                if self._stopped:
+                    return
+                try:
+                    self._advance(whole=False)
+                except Exception:
+                    self._check_open()
+                    if self._stopped:
+                        return
+                    raise
             done = self._done[number]
             yield Wave(self._rows(done.results), done.progress)
             number += 1
-
-    def _next(self) -> bool:
-        """Compute the next wave; False if the run was stopped meanwhile."""
-        try:
-            self._advance(whole=False)
-        except Exception:
-            self._check_open()
-            if self._stopped:
-                return False
-            raise
-        return True
 
     def to_df(self) -> DataFrame:
         """The whole, exact result."""
@@ -239,7 +232,11 @@ class JoinRun:
         number = len(self._done)
         begun = time.monotonic()
         inputs = self._inputs or self._open(whole=whole)
-        files = self._scanned(number, inputs)
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == number:
+            files = ahead[1].result()
+        else:
+            files = inputs.scan(number)
         scanned = time.monotonic()
         if number + 1 < len(self._ends):
             self._ahead = number + 1, self._thread.submit(inputs.scan, number + 1)
@@ -292,12 +289,6 @@ class JoinRun:
             seed=self._seed,
         )
         return self._inputs
-
-    def _scanned(self, number: int, inputs: Inputs) -> Scanned:
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[0] == number:
-            return ahead[1].result()
-        return inputs.scan(number)
 
     def _join(self, number: int, files: Scanned) -> list[Record]:
         plan, most_bytes = self._plan, self._most_bytes
