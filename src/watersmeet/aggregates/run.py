@@ -56,11 +56,6 @@ class AggregateRun:
     # ---- asking -----------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Estimate]:
-        if not self.complete:
-            self._check_open()
-        return self._looking()
-
-    def _looking(self) -> Iterator[Estimate]:
         if self.complete:
             yield self.history[-1]
         while not self._stopped and not self.complete:
