@@ -20,6 +20,7 @@ from watersmeet.spark.streams.contents import Contents
 from watersmeet.spark.streams.plan import StreamPlan, Task
 from watersmeet.spark.streams.state import Manifest
 from watersmeet.spark.streams.wire import ENDS, SETTLE, split_tags
+from watersmeet.store.leftovers import Leftovers
 
 
 class Arrivals:
@@ -41,12 +42,17 @@ class Arrivals:
     def finished(self) -> bool:
         return None not in self.ended
 
-    def feed(self, operator: JoinOperator, batches: Iterator[pa.RecordBatch]) -> Iterator[Matches]:
+    def feed(
+        self, operator: JoinOperator, batches: Iterator[pa.RecordBatch], leftovers: Leftovers
+    ) -> Iterator[Matches]:
         if operator.limit != self._plan.memory:
             yield from operator.resize(self._plan.memory)
         was_finished = self.finished
         for batch in batches:
+            nbytes = batch.nbytes
             yield from self._push(operator, batch)
+            del batch  # It cannot be handed back before.
+            leftovers.passed(nbytes)
         if any(self.contents.rows):
             self.rows_came = time.time()
         if not was_finished and not self._finishing:
@@ -80,26 +86,23 @@ class Arrivals:
         self.contents.add(batch, kinds)
         self.settled = self.settled or bool((kinds == SETTLE).any())
         for side in Side:
-            yield from self._push_side(operator, side, batch, kinds == side)
+            mine = kinds == side
+            if count := int(np.count_nonzero(mine)):
+                self._check_open(side, count)
+                rows = batch if count == len(batch) else batch.filter(pa.array(mine))
+                rows = self._plan.wire.unload(side, rows, self._plan.join.inputs[side])
+                yield from operator.push(side, rows)
+                del rows  # Or they would stay in memory while the other side's are joined.
             if (kinds == ENDS + side).any():
                 self._ending.add(side)
 
-    def _push_side(
-        self, operator: JoinOperator, side: Side, batch: pa.RecordBatch, mine: NDArray[np.bool_]
-    ) -> Iterator[Matches]:
-        count = int(np.count_nonzero(mine))
-        if not count:
-            return
+    def _check_open(self, side: Side, count: int) -> None:
         if self.ended[side] is not None:
             raise StateError(
                 f"The {side.name.lower()} stream ended in batch {self.ended[side]}, and "
                 f"{count:,} more rows of it came in batch {self._task.batch}.",
                 remedy="Let the end mark come after the last row, in the same batch or later.",
             )
-        if count < len(batch):
-            batch = batch.filter(pa.array(mine))
-        schema = self._plan.join.inputs[side]
-        yield from operator.push(side, self._plan.wire.unload(side, batch, schema))
 
 
 def check_instance(batch: pa.RecordBatch, task: Task) -> NDArray[np.int32]:

@@ -125,7 +125,7 @@ class BatchRun:
             counts = BatchCounts(live.operator.metrics)
             arrivals = Arrivals(self._plan, self._task, before)
             output = Output(live.claim.area, self._plan.join)
-            for matches in arrivals.feed(live.operator, live.leftovers.behind(batches)):
+            for matches in arrivals.feed(live.operator, batches, live.leftovers):
                 output.append(matches)
             manifest = self._describe(live, arrivals, output)
             record = counts.record(
