@@ -13,6 +13,7 @@ from tests.policies import test_regions as policy
 from tests.unit import test_edges as edges
 from watersmeet.kernels import regions as kernels
 from watersmeet.model import JoinType, Side
+from watersmeet.operators import finding
 from watersmeet.operators.leaving import AnyOrder
 from watersmeet.operators.regions import state
 from watersmeet.operators.regions.arrival import ArrivingPhase
@@ -20,11 +21,10 @@ from watersmeet.operators.regions.flushing import Flushing
 from watersmeet.operators.regions.join import RegionJoin
 from watersmeet.operators.regions.loops import NestedLoop
 from watersmeet.operators.regions.memory import RegionMemory
-from watersmeet.operators.regions.workspace import RegionWorkspace
 from watersmeet.operators.tuning import Tuning
 from watersmeet.policies.regions import Regions
 from watersmeet.rows.edges import ByBucketThenKey, Edge
-from watersmeet.store.sorted_table import SortedTable
+from watersmeet.store.sorted_table import RowOrder
 from watersmeet.testing.family import PublishedJoin
 from watersmeet.testing.schedule import (
     Case,
@@ -49,9 +49,9 @@ BUGS = {
     ),
     "codes are stored in another order than their rows": Bug(
         "diner",
-        (SortedTable, "add"),
-        "self.index.add_in_order(*ordered)",
-        "self.index.add_in_order(ordered[0], np.arange(len(rows), dtype=np.int32))",
+        (RowOrder, "add"),
+        "self.index.add_in_order(*new.ordered)",
+        "self.index.add_in_order(new.ordered[0], np.arange(len(new.regions), dtype=np.int32))",
     ),
     "arrivals are dropped though partners wait on disk": Bug(
         "diner",
@@ -80,8 +80,8 @@ BUGS = {
     "rows that are flushed stay in memory": Bug(
         "diner",
         (Flushing, "_flush"),
-        "keep[index] = False",
-        "keep[index[1:]] = False",
+        "keep = given.mask == 0",
+        "keep = given.mask == 0\n    keep[index[:1]] = True",
     ),
     # ---- the nested loop ----
     "rows that met in memory are joined again": Bug(
@@ -247,19 +247,19 @@ BUGS = {
     "rows that have left are restored to memory": Bug(
         "diner",
         (RegionMemory, "drop"),
-        "self.leaving.dropped(Side(input), keep)",
+        "self.leaving.dropped(input, keep)",
         "pass",
     ),
     "a bit is cleared for another row than the one that left": Bug(
         "diner",
         (AnyOrder, "dropped"),
-        "alive = np.flatnonzero(self._alive[side])",
-        "alive = np.arange(np.count_nonzero(self._alive[side]))",
+        "alive = np.flatnonzero(self._alive[input])",
+        "alive = np.arange(np.count_nonzero(self._alive[input]))",
     ),
     "segments that were given up keep their bits": Bug(
         "diner",
         (AnyOrder, "forgotten"),
-        "self._alive[side] = np.empty(0, np.bool_)",
+        "self._alive[input] = np.empty(0, np.bool_)",
         "pass",
     ),
     # ---- codes ----
@@ -283,9 +283,9 @@ BUGS = {
     ),
     "candidates are overwritten before they are reported": Bug(
         "diner",
-        (RegionWorkspace, "find"),
-        "waiting.append((found.copy(), asked.copy()))",
-        "waiting.append((found, asked))",
+        (finding, "find"),
+        "found, asked = (each.copy() for each in pair)",
+        "found, asked = pair",
     ),
 }
 
@@ -438,7 +438,7 @@ BESIDE = {
         policy.test_codes_that_rise_with_time_leave_no_boundary_behind,
     ),
     "most results per row go first": (
-        Bug("", (Regions, "by_benefit"), "self.joins[region] / self", "-self.joins[region] / self"),
+        Bug("", (Regions, "benefit"), "self.joins[region] / max", "-self.joins[region] / max"),
         policy.test_fewest_results_per_row_go_first,
     ),
     "the hand takes rows that have joined": (
@@ -454,7 +454,7 @@ BESIDE = {
         clock.test_it_goes_on_where_it_stood,
     ),
     "the hand takes a row twice": (
-        Bug("", (kernels, "sweep"), "if not taken[position - start]:", "if True:"),
+        Bug("", (kernels, "sweep"), "not taken[position - start]", "True"),
         clock.test_it_is_a_clock,
     ),
     "rows of near buckets are taken for partners": (

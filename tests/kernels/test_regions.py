@@ -23,7 +23,7 @@ def sweep(joined: list[int], start: int, stop: int, *, hand: int, count: int) ->
     """Row n is at position n."""
     bits, chosen = np.array(joined, np.uint8), np.full(count, -1, np.int64)
     rows = np.arange(len(joined), dtype=np.int32)
-    found, hand = regions.sweep(rows, start, stop, hand, bits, chosen)
+    found, hand = regions.sweep(rows, start, stop, hand, bits, np.zeros_like(bits), chosen)
     return Swept(chosen[:found].tolist(), hand, bits.tolist())
 
 
@@ -72,9 +72,18 @@ def test_it_stays_in_its_region() -> None:
 def test_bits_belong_to_rows_and_not_to_positions() -> None:
     rows, bits = np.array([2, 0, 1], np.int32), np.array([1, 0, 0], np.uint8)
     chosen = np.empty(2, np.int64)
-    assert regions.sweep(rows, 0, 3, 0, bits, chosen) == (2, 0)
+    none = np.zeros(3, np.uint8)
+    assert regions.sweep(rows, 0, 3, 0, bits, none, chosen) == (2, 0)
     assert chosen.tolist() == [0, 2]
     assert bits.tolist() == [0, 0, 0]
+
+
+def test_rows_that_leave_already_are_passed() -> None:
+    rows, bits = np.array([2, 0, 1, 3], np.int32), np.array([1, 0, 0, 0], np.uint8)
+    leaving, chosen = np.array([0, 0, 1, 0], np.uint8), np.empty(2, np.int64)
+    assert regions.sweep(rows, 0, 4, 0, bits, leaving, chosen) == (2, 0)
+    assert chosen.tolist() == [2, 3]
+    assert bits.tolist() == [0, 0, 0, 0]
 
 
 @given(

@@ -65,7 +65,7 @@ def test_every_flush_is_on_record_with_its_reason(name: str, tmp_path: Path) -> 
         assert record.rows > 0
         assert record.bytes > 0
         assert record.reason
-        assert record.side in Side
+        assert record.side in tuple(Side)
         assert record.partition is not None
         assert 0 <= record.partition < PARTITIONS
         assert record.reason in str(record)

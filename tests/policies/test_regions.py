@@ -144,8 +144,6 @@ def test_arrivals_are_counted_with_what_they_found() -> None:
     regions.arrived(of, np.array([2, 0, 3, 1]))
     assert regions.rows.tolist() == [2, 2, 3]
     assert regions.joins.tolist() == [2, 1, 3]
-    regions.left(of[:2])
-    assert regions.rows.tolist() == [1, 2, 2]
 
 
 def test_after_a_flush_results_are_counted_anew() -> None:

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from watersmeet.kernels import sorting
 from watersmeet.rows.address import Index
 from watersmeet.store.index import Codes, PairBuffer
-from watersmeet.store.sorted_table import SortedTable, sorted_bytes
+from watersmeet.store.sorted_table import NewOrder, SortedTable, sorted_bytes
 
 SCHEMA = pa.schema({"key": pa.int64(), "text": pa.string()})
 KEYS = st.lists(st.integers(0, 12), max_size=30)
@@ -46,11 +46,15 @@ class SortedTableAgainstAList(RuleBasedStateMachine):
         ]
         before = self.table.nbytes
         self.table.add(
-            sorting.sort(np.array(keys, np.uint64)),
             np.arange(self.stamp, self.stamp + len(keys)),
             pa.record_batch([keys, [row.text for row in new]], schema=SCHEMA),
-            regions=np.array([row.region for row in new], np.uint8),
-            joined=np.array([row.joined for row in new], np.uint8),
+            [
+                NewOrder(
+                    sorting.sort(np.array(keys, np.uint64)),
+                    np.array([row.region for row in new], np.uint8),
+                    np.array([row.joined for row in new], np.uint8),
+                )
+            ],
         )
         text = sum(len(row.text) for row in new)
         assert abs(self.table.nbytes - before - len(keys) * sorted_bytes(SCHEMA) - text) <= 64

@@ -34,17 +34,19 @@ def divide(codes, rows, lower, upper, regions, counts):
 
 
 @njit(
-    types.UniTuple(types.int64, 2)(_ROWS, types.int64, types.int64, types.int64, _FLAGS, _OUT),
+    types.UniTuple(types.int64, 2)(
+        _ROWS, types.int64, types.int64, types.int64, _FLAGS, _READ_FLAGS, _OUT
+    ),
     cache=True,
     nogil=True,
 )
-def sweep(rows, start, stop, hand, joined, chosen):
+def sweep(rows, start, stop, hand, joined, leaving, chosen):
     """Go round rows[start:stop] with the clock's hand, beginning at position `hand`.
 
     Chooses the positions of rows whose join bit is not set, and clears the bits of the others that
-    it passes, until `chosen` is full or all have been chosen. Returns how many were chosen, and
-    where the hand stands. In its first turn it passes rows that have joined, in its second it
-    takes them: no bit is set any more.
+    it passes, until `chosen` is full or all have been chosen. Rows that are `leaving` already are
+    passed. Returns how many were chosen, and where the hand stands. In its first turn it passes
+    rows that have joined, in its second it takes them: no bit is set any more.
     """
     count = 0
     if stop <= start:
@@ -54,8 +56,8 @@ def sweep(rows, start, stop, hand, joined, chosen):
     taken = np.zeros(stop - start, np.uint8)
     for _ in range(2):
         while count < chosen.size:
-            if not taken[position - start]:
-                row = rows[position]
+            row = rows[position]
+            if not taken[position - start] and not leaving[row]:
                 if joined[row]:
                     joined[row] = 0
                 else:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from watersmeet.model import Side
 from watersmeet.operators.saved import Runs
 from watersmeet.operators.workspace import Workspace
 from watersmeet.store.cursor import Cursor
@@ -37,17 +36,17 @@ def compact(
     `busy` is a partition whose runs must stay as they are, because a task is working on them.
     """
     changed = set[int]()
-    for side in Side:
-        while (generation := _full(partitions, side, busy)) is not None:
-            changed |= _merge(workspace, partitions, merged, side, generation, busy)
+    for input in range(len(workspace.memory.tables)):
+        while (generation := _full(partitions, input, busy)) is not None:
+            changed |= _merge(workspace, partitions, merged, input, generation, busy)
     return changed
 
 
-def _full(partitions: Sequence[Runs], side: Side, busy: int | None) -> int | None:
+def _full(partitions: Sequence[Runs], input: int, busy: int | None) -> int | None:
     """The youngest generation that has too many runs in some partition."""
     full = []
-    for p, both in enumerate(partitions):
-        runs = both[side]
+    for p, partition in enumerate(partitions):
+        runs = partition[input]
         if p != busy and len(runs) >= _RUNS_OF_A_GENERATION:
             numbers = np.array([run.generation for run in runs])
             for generation in np.unique(numbers).tolist():
@@ -70,20 +69,20 @@ def _merge(
     workspace: Workspace,
     partitions: Sequence[Runs],
     merged: Merged,
-    side: Side,
+    input: int,
     generation: int,
     busy: int | None,
 ) -> set[int]:
     """In every partition, merge all runs of this generation and of younger ones. All partitions at
     once, because a flush writes the runs of many partitions into one file, which can be removed
     only when all of them have been merged."""
-    rows = workspace.memory.block_rows(side, workspace.block_bytes)
-    schema = workspace.memory.tables[side].schema
+    rows = workspace.memory.block_rows(input, workspace.block_bytes)
+    schema = workspace.memory.tables[input].schema
     writer = RunWriter(workspace.spill, schema, IoKind.MERGE_WRITE, block_rows=rows)
     gone: list[SpilledRun] = []
     changed = set[int]()
-    for p, both in enumerate(partitions):
-        runs = both[side]
+    for p, partition in enumerate(partitions):
+        runs = partition[input]
         count = _newest(runs, generation)
         if p == busy or not count:
             continue
@@ -92,7 +91,7 @@ def _merge(
             some = runs[start : start + _MERGED_AT_ONCE]
             for piece in merged(some, ahead=rows):
                 writer.append(piece)
-            departed = (some[0].departed[0], some[-1].departed[1])
+            departed = (min(run.departed[0] for run in some), max(run.departed[1] for run in some))
             together.append(writer.cut(departed, arrived=arrived(some), generation=generation + 1))
         gone += runs[len(runs) - count :]
         runs[len(runs) - count :] = together

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -77,6 +77,15 @@ class ResultEmitter:
                 self.marks.mark(stamps[side][rows.index])
         if how.emits_pairs:
             yield from self.limiter.passed(Matches((left, right), stage))
+
+    def combinations(self, rows: Sequence[Rows], stage: Stage) -> Iterator[Matches]:
+        """Results of one row of every input, for which all predicates hold."""
+        condition = self._schema.condition
+        if condition is not None and len(rows[0]):
+            mask = condition.holds(list(rows))
+            rows = [Rows(each.source, each.index[mask]) for each in rows]
+        if len(rows[0]):
+            yield from self.limiter.passed(Matches(tuple(rows), stage))
 
     def alone(self, side: Side, source: RowSource, index: Index) -> Iterator[Matches]:
         """Report rows that have no partner and will find none, if the join type keeps them."""

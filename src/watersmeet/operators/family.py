@@ -17,6 +17,8 @@ from watersmeet.operators.reference.algorithm import REFERENCE
 from watersmeet.operators.reference.join import ReferenceJoin
 from watersmeet.operators.regions.algorithm import REGIONS
 from watersmeet.operators.regions.join import RegionJoin
+from watersmeet.operators.tree.algorithm import TREE
+from watersmeet.operators.tree.join import TreeJoin
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.predicates import EqualKeys
 from watersmeet.rows.schema import MOST_INPUTS, JoinSchema
@@ -60,6 +62,9 @@ class Mechanism:
     algorithms: Mapping[str, Published]
     most_inputs: int = 2
     takes_bands: bool = False
+    takes_pairs: bool = True
+    """Whether it is for joins of two inputs, of every type. Otherwise it is for inner joins of
+    many."""
     for_users: bool = True
     """Whether its algorithms are listed in messages and documentation."""
     purges: bool = False
@@ -69,6 +74,15 @@ MECHANISMS = (
     Mechanism("progressive", ProgressiveJoin, ProgressiveJoin.restore, PROGRESSIVE, purges=True),
     Mechanism("rectangle", RectangleJoin, RectangleJoin.restore, RECTANGLE),
     Mechanism("regions", RegionJoin, RegionJoin.restore, REGIONS, takes_bands=True),
+    Mechanism(
+        "tree",
+        TreeJoin,
+        TreeJoin.restore,
+        TREE,
+        most_inputs=MOST_INPUTS,
+        takes_bands=True,
+        takes_pairs=False,
+    ),
     Mechanism(
         "reference",
         ReferenceJoin,
@@ -81,12 +95,20 @@ MECHANISMS = (
     ),
 )
 
-ALGORITHMS: dict[str, Published] = {
-    name: algorithm
-    for mechanism in MECHANISMS
-    if mechanism.for_users
-    for name, algorithm in mechanism.algorithms.items()
-}
+
+def _listed(*, takes_pairs: bool) -> dict[str, Published]:
+    return {
+        name: algorithm
+        for mechanism in MECHANISMS
+        if mechanism.for_users and mechanism.takes_pairs is takes_pairs
+        for name, algorithm in mechanism.algorithms.items()
+    }
+
+
+ALGORITHMS = _listed(takes_pairs=True)
+"""Those for two inputs."""
+MANY_INPUTS = _listed(takes_pairs=False)
+"""Those for many inputs."""
 
 
 def find_algorithm(name: str) -> Published:

@@ -26,12 +26,12 @@ GetBits = Callable[[Any], Bits]
 class Leaving(Protocol):
     """Knows which rows of the saved segments are still in memory."""
 
-    def written(self, side: Side, rows: int) -> None:
+    def written(self, input: int, rows: int) -> None:
         """A segment was written that has the last `rows` rows of the table."""
         ...
 
-    def forgotten(self, side: Side) -> None:
-        """All segments of a side were given up."""
+    def forgotten(self, input: int) -> None:
+        """All segments of an input were given up."""
         ...
 
     def save(self, put: PutBits) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class Leaving(Protocol):
 
     def load(self, saved: dict[str, Any], get: GetBits) -> None: ...
 
-    def here(self, side: Side, piece: Piece) -> Mask:
+    def here(self, input: int, piece: Piece) -> Mask:
         """Which of the next rows of the segments, read from the first on, are in memory."""
         ...
 
@@ -79,10 +79,10 @@ class OldestFirst:
         self._oldest = np.empty((2, 0), np.int64)
         self._pinned = [0, 0]
 
-    def written(self, side: Side, rows: int) -> None:
+    def written(self, input: int, rows: int) -> None:
         pass
 
-    def forgotten(self, side: Side) -> None:
+    def forgotten(self, input: int) -> None:
         pass
 
     def save(self, put: PutBits) -> dict[str, Any]:
@@ -93,11 +93,11 @@ class OldestFirst:
         self._oldest = np.array(saved["oldest"], np.int64)
         self._pinned = saved["pinned"]
 
-    def here(self, side: Side, piece: Piece) -> Mask:
+    def here(self, input: int, piece: Piece) -> Mask:
         partitions = self._workspace.memory.partition_of(piece.codes)
-        here: Mask = piece.ats >= self._oldest[side][partitions]
-        here |= piece.ats < self._pinned[side]
-        gone = self._workspace.was_dropped(side, piece.codes, piece.ats)
+        here: Mask = piece.ats >= self._oldest[input][partitions]
+        here |= piece.ats < self._pinned[input]
+        gone = self._workspace.was_dropped(Side(input), piece.codes, piece.ats)
         return here if gone is None else here & ~gone
 
 
@@ -108,20 +108,20 @@ class AnyOrder:
     dropped by a mask, its beginning says which of the saved rows go.
     """
 
-    def __init__(self) -> None:
-        self._alive = [np.empty(0, np.bool_), np.empty(0, np.bool_)]
-        self._read = [0, 0]
+    def __init__(self, inputs: int) -> None:
+        self._alive = [np.empty(0, np.bool_) for _ in range(inputs)]
+        self._read = [0] * inputs
 
-    def dropped(self, side: Side, keep: Mask) -> None:
+    def dropped(self, input: int, keep: Mask) -> None:
         """Rows of a table were dropped that are not kept."""
-        alive = np.flatnonzero(self._alive[side])
-        self._alive[side][alive[~keep[: len(alive)]]] = False
+        alive = np.flatnonzero(self._alive[input])
+        self._alive[input][alive[~keep[: len(alive)]]] = False
 
-    def written(self, side: Side, rows: int) -> None:
-        self._alive[side] = np.append(self._alive[side], np.ones(rows, np.bool_))
+    def written(self, input: int, rows: int) -> None:
+        self._alive[input] = np.append(self._alive[input], np.ones(rows, np.bool_))
 
-    def forgotten(self, side: Side) -> None:
-        self._alive[side] = np.empty(0, np.bool_)
+    def forgotten(self, input: int) -> None:
+        self._alive[input] = np.empty(0, np.bool_)
 
     def save(self, put: PutBits) -> dict[str, Any]:
         return {
@@ -130,16 +130,16 @@ class AnyOrder:
         }
 
     def load(self, saved: dict[str, Any], get: GetBits) -> None:
-        for side in Side:
-            rows, bits = saved["rows"][side], saved["alive"][side]
-            self._alive[side] = (
+        for input in range(len(self._alive)):
+            rows, bits = saved["rows"][input], saved["alive"][input]
+            self._alive[input] = (
                 np.empty(0, np.bool_)
                 if bits is None
                 else np.unpackbits(get(bits), count=rows).astype(np.bool_)
             )
-        self._read = [0, 0]
+        self._read = [0] * len(self._alive)
 
-    def here(self, side: Side, piece: Piece) -> Mask:
-        start = self._read[side]
-        self._read[side] += len(piece)
-        return self._alive[side][start : self._read[side]]
+    def here(self, input: int, piece: Piece) -> Mask:
+        start = self._read[input]
+        self._read[input] += len(piece)
+        return self._alive[input][start : self._read[input]]

@@ -55,7 +55,7 @@ class MemoryPart(ABC):
         """`row_bytes` are the bytes of a row of each input, without values of variable width."""
         self._schemas = [schema.stored(n) for n in range(len(schema.inputs))]
         self.row_bytes = list(row_bytes)
-        self._counts_rows = rows is not None
+        self.counts_rows = rows is not None
         self._all = nbytes if rows is None else rows
         self.lent = 0
         """Bytes of the capacity that are lent to input, while a batch is larger than its share."""
@@ -66,7 +66,7 @@ class MemoryPart(ABC):
     @property
     def capacity(self) -> int:
         """How much rows may take: bytes or, if rows are counted, a number of rows."""
-        if self._counts_rows or not self.lent:
+        if self.counts_rows or not self.lent:
             return self._all
         least = max(int(self._all * _LEAST_SHARE), min(self._all, _LEAST_BYTES))
         return max(self._all - self.lent, least)
@@ -77,7 +77,7 @@ class MemoryPart(ABC):
 
     @property
     def used(self) -> int:
-        if self._counts_rows:
+        if self.counts_rows:
             return sum(map(len, self.tables))
         return self.nbytes + self.reserved
 
@@ -87,7 +87,7 @@ class MemoryPart(ABC):
 
     def overflow(self, piece: NewRows) -> int:
         """How many bytes (or rows, if rows are counted) must leave before these rows fit."""
-        size = len(piece.rows) if self._counts_rows else piece.nbytes
+        size = len(piece.rows) if self.counts_rows else piece.nbytes
         return max(self.used + size - self.capacity, 0)
 
     def pieces(self, input: int, rows: pa.RecordBatch) -> Iterator[NewRows]:
@@ -96,11 +96,11 @@ class MemoryPart(ABC):
         mean = max(nbytes // max(len(rows), 1), 1)
         while start < len(rows):
             share = max(int(self.capacity * _PIECE_SHARE), 1)
-            count = min(share if self._counts_rows else max(share // mean, 1), len(rows) - start)
+            count = min(share if self.counts_rows else max(share // mean, 1), len(rows) - start)
             if count < len(rows):
                 nbytes = self.batch_bytes(input, rows.slice(start, count))
             # Some rows are longer than the mean: halve the piece until it is small enough.
-            while count > 1 and nbytes > 2 * share and not self._counts_rows:
+            while count > 1 and nbytes > 2 * share and not self.counts_rows:
                 count //= 2
                 nbytes = self.batch_bytes(input, rows.slice(start, count))
             yield NewRows(rows.slice(start, count), slice(start, start + count), nbytes)
@@ -142,7 +142,7 @@ class MemoryPart(ABC):
 
     def _new_tables(self, rows: Sequence[int] | None = None) -> tuple[IndexedRows, ...]:
         # A single row is always taken in, however small the capacity and large the row.
-        nbytes = 2**36 if self._counts_rows else 2 * self._all + 2**31
+        nbytes = 2**36 if self.counts_rows else 2 * self._all + 2**31
         return tuple(
             self._make_table(
                 n, rows=max(self._most_rows(n), rows[n] if rows else 0) + 2, nbytes=nbytes
@@ -151,7 +151,7 @@ class MemoryPart(ABC):
         )
 
     def _most_rows(self, input: int) -> int:
-        return self._all if self._counts_rows else self._all // self.row_bytes[input]
+        return self._all if self.counts_rows else self._all // self.row_bytes[input]
 
     @abstractmethod
     def _make_table(self, input: int, *, rows: int, nbytes: int) -> IndexedRows: ...
@@ -205,7 +205,7 @@ class PartitionedMemory(MemoryPart):
         """
         held, taken = self.rows, np.zeros((2, self._partitions), np.int64)
         reasons: Reasons = {}
-        each = [1.0 if self._counts_rows else self.mean_bytes(side) for side in Side]
+        each = [1.0 if self.counts_rows else self.mean_bytes(side) for side in Side]
         freed = 0.0
         for victim in victims:
             for side in victim.sides:

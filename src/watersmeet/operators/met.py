@@ -6,6 +6,7 @@ of these classes knows which pairs have met, and proves it in its docstring:
 History (operators/progressive/history.py)  from the stamps of rows, and from what tasks have read
 Cover (operators/rectangle/cover.py)        from the numbers of rows, and the rectangles completed
 NestedLoop (operators/regions/loops.py)     from the numbers of blocks, and the stamps of rows
+TreeLoop (operators/tree/loops.py)          the same, for combinations of rows of many inputs
 """
 
 from __future__ import annotations

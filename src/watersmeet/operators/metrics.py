@@ -7,29 +7,32 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from watersmeet.model import Side
 from watersmeet.operators.stage import Stage
+from watersmeet.rows.on import name_of
 
 _REMEMBERED_FLUSHES = 4096
 
 
 class FlushRecord(NamedTuple):
-    """Rows of one side that left memory: at which stamp, how many, and why.
+    """Rows of one input that left memory: at which stamp, how many, and why.
 
     `partition` is theirs, if the mechanism has partitions.
     """
 
     stamp: int
-    side: Side
+    side: int
+    """The number of the input."""
     partition: int | None
     rows: int
     bytes: int
     reason: str
+    inputs: int = 2
+    """How many inputs the join has."""
 
     def __str__(self) -> str:
         of = "" if self.partition is None else f"partition {self.partition} of "
         return (
-            f"#{self.stamp}: {of}the {self.side.name.lower()} side, "
+            f"#{self.stamp}: {of}the {name_of(self.side, self.inputs)} side, "
             f"{self.rows:,} rows, {self.bytes:,} bytes ({self.reason})"
         )
 

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Sequence
 from copy import copy
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,7 +24,6 @@ import xxhash
 from numpy.typing import NDArray
 
 from watersmeet.errors import StateError
-from watersmeet.model import Side
 from watersmeet.operators.leaving import Leaving
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.workspace import Workspace
@@ -36,7 +36,8 @@ from watersmeet.store.spill import Block, IoKind, corrupted, unusable
 Manifest = dict[str, Any]
 """A saved operator as plain JSON values: format, parameters, counters, files."""
 
-Runs = tuple[list[SpilledRun], list[SpilledRun]]
+Runs = Sequence[list[SpilledRun]]
+"""The runs of each input."""
 
 FORMAT = 5
 # Each segment is a file to open when the state is read. All of memory is written again when
@@ -73,9 +74,10 @@ class SavedRows:
     def __init__(self, workspace: Workspace, leaving: Leaving) -> None:
         self._workspace = workspace
         self._leaving = leaving
-        self._segments: tuple[list[Manifest], list[Manifest]] = ([], [])
-        self._saved_until = [0, 0]
-        """The stamp up to which each side's rows have been written to a segment."""
+        self._inputs = range(len(workspace.memory.tables))
+        self._segments: list[list[Manifest]] = [[] for _ in self._inputs]
+        self._saved_until = [0 for _ in self._inputs]
+        """The stamp up to which each input's rows have been written to a segment."""
         self._names: dict[str, str] = {}
         """The names in the area of the spilled files that were handed over."""
 
@@ -85,23 +87,23 @@ class SavedRows:
         `files` in the manifest are all that it refers to.
         """
         marks = self._save_marks(area)
-        for side in Side:
-            self._save_segment(side, area)
+        for input in self._inputs:
+            self._save_segment(input, area)
         bits = list[str]()
         leaving = self._leaving.save(partial(self._put_bits, area, bits))
         self._hand_over(area, runs)
         numbers = {local: number for number, local in enumerate(self._names)}
-        names = {segment["name"] for side in self._segments for segment in side}
+        names = {segment["name"] for each in self._segments for segment in each}
         names |= {*self._names.values(), *bits}
         if marks and "name" in marks:
             names.add(marks["name"])
         return {
             "spilled": list(self._names.values()),
             "runs": [
-                [[[numbers[run.name], run.place] for run in both[side]] for side in Side]
-                for both in runs
+                [[[numbers[run.name], run.place] for run in each] for each in partition]
+                for partition in runs
             ],
-            "segments": [list(side) for side in self._segments],
+            "segments": [list(each) for each in self._segments],
             "resident": [len(table) for table in self._workspace.memory.tables],
             "leaving": leaving,
             "marks": marks,
@@ -110,9 +112,9 @@ class SavedRows:
 
     def begin_anew(self) -> None:
         """Have all rows in memory written by the next save, and none of the segments kept."""
-        for side in Side:
-            self._forget_segments(side)
-        self._saved_until = [0, 0]
+        for input in self._inputs:
+            self._forget_segments(input)
+        self._saved_until = [0 for _ in self._inputs]
 
     def load(self, area: StateArea, manifest: Manifest) -> list[Runs]:
         """Fill the tables and the marks of a new join; its runs by partition."""
@@ -122,54 +124,56 @@ class SavedRows:
         memory = self._workspace.memory
         memory.reserve_rows(manifest["resident"])
         self._leaving.load(manifest["leaving"], partial(self._get_bits, area))
-        for side in Side:
-            for segment in manifest["segments"][side]:
-                self._load_segment(side, segment, area)
-            self._segments[side].extend(manifest["segments"][side])
-            stamps = memory.tables[side].stamps
-            self._saved_until[side] = int(stamps[-1]) + 1 if len(stamps) else 0
+        for input in self._inputs:
+            for segment in manifest["segments"][input]:
+                self._load_segment(input, segment, area)
+            self._segments[input].extend(manifest["segments"][input])
+            stamps = memory.tables[input].stamps
+            self._saved_until[input] = int(stamps[-1]) + 1 if len(stamps) else 0
         return runs
 
     # ---- rows in memory -------------------------------------------------------------------------
 
-    def _save_segment(self, side: Side, area: StateArea) -> None:
-        workspace, segments = self._workspace, self._segments[side]
-        table = workspace.memory.tables[side]
-        first = int(np.searchsorted(table.stamps, self._saved_until[side]))
+    def _save_segment(self, input: int, area: StateArea) -> None:
+        workspace, segments = self._workspace, self._segments[input]
+        table = workspace.memory.tables[input]
+        first = int(np.searchsorted(table.stamps, self._saved_until[input]))
         written = sum(segment["rows"] for segment in segments) + len(table) - first
         if written > 2 * len(table) or len(segments) >= _MOST_SEGMENTS:
-            self._forget_segments(side)
+            self._forget_segments(input)
             first = 0
         if first == len(table):
             return
-        rows = workspace.memory.block_rows(side, workspace.block_bytes)
+        rows = workspace.memory.block_rows(input, workspace.block_bytes)
         writer = RunWriter(workspace.spill, table.schema, IoKind.FLUSH, block_rows=rows)
         run = write_run(writer, table, np.arange(first, len(table)), departed=STILL_HERE)
         writer.close()
         write_index(workspace.spill.path / run.name, [run])
         name = area.put(workspace.spill.path / run.name)
         segments.append({"name": name, "rows": run.rows})
-        self._leaving.written(side, run.rows)
-        self._saved_until[side] = int(table.stamps[-1]) + 1
+        self._leaving.written(input, run.rows)
+        self._saved_until[input] = int(table.stamps[-1]) + 1
         run.remove()
 
-    def _forget_segments(self, side: Side) -> None:
-        self._segments[side].clear()
-        self._leaving.forgotten(side)
+    def _forget_segments(self, input: int) -> None:
+        self._segments[input].clear()
+        self._leaving.forgotten(input)
 
-    def _load_segment(self, side: Side, segment: Manifest, area: StateArea) -> None:
+    def _load_segment(self, input: int, segment: Manifest, area: StateArea) -> None:
         workspace = self._workspace
         local = self._fetch(segment["name"], area)
         described = read_index(local)[0] | {"name": local.name}
-        run = SpilledRun.from_description(described, workspace.schema.stored(side), workspace.spill)
+        run = SpilledRun.from_description(
+            described, workspace.schema.stored(input), workspace.spill
+        )
         read = run.open(IoKind.SCAN)
         for number in range(run.block_count):
             piece = read(number)
-            here = self._leaving.here(side, piece)
+            here = self._leaving.here(input, piece)
             if not here.all():
                 piece = piece.take(np.flatnonzero(here))
             if len(piece):
-                workspace.memory.put_back(side, piece)
+                workspace.memory.put_back(input, piece)
         local.unlink()
 
     # ---- rows on disk ---------------------------------------------------------------------------
@@ -178,8 +182,8 @@ class SavedRows:
         """Have every spilled file in the area. What its runs consist of is in the file itself: a
         manifest that listed all blocks would grow with the state, and is written at every save."""
         runs_in: dict[str, list[SpilledRun]] = {}
-        for both in runs:
-            for run in (*both[Side.LEFT], *both[Side.RIGHT]):
+        for partition in runs:
+            for run in chain.from_iterable(partition):
                 runs_in.setdefault(run.name, []).append(run)
         for local in runs_in.keys() - self._names.keys():
             path = self._workspace.spill.path / local
@@ -195,17 +199,17 @@ class SavedRows:
             self._names[path.name] = name
             files.append((path.name, read_index(path)))
         loaded: list[Runs] = []
-        for sides in manifest["runs"]:
-            both: Runs = ([], [])
-            for side in Side:
-                for number, place in sides[side]:
+        for partition in manifest["runs"]:
+            runs: list[list[SpilledRun]] = [[] for _ in partition]
+            for input, places in enumerate(partition):
+                for number, place in places:
                     local, index = files[number]
                     described = index[place] | {"name": local}
-                    run = SpilledRun.from_description(described, schema.stored(side), spill)
+                    run = SpilledRun.from_description(described, schema.stored(input), spill)
                     run.place = place
                     spill.retain(local)
-                    both[side].append(run)
-            loaded.append(both)
+                    runs[input].append(run)
+            loaded.append(runs)
         return loaded
 
     # ---- marks ----------------------------------------------------------------------------------

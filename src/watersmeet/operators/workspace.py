@@ -46,7 +46,7 @@ class Workspace:
         self.tuning = tuning
         self.account = account
         self.spill = spill
-        self.metrics = Metrics()
+        self.metrics = Metrics.of(len(schema.inputs))
         self.memory = memory
         self.shares = shares = MemoryShares.split(account.limit)
         self.block_bytes = max(min(spill.block_bytes, shares.block(blocks)), _SMALLEST_BLOCK)
@@ -56,21 +56,22 @@ class Workspace:
 
     # ---- rows that arrive -----------------------------------------------------------------------
 
-    def arrived(self, side: Side, encoded: EncodedRows) -> Index | None:
+    def arrived(self, input: int, encoded: EncodedRows) -> Index | None:
         """Count rows that came. Returns those whose key is null, so that they match nothing; None
         if there are none."""
-        self.metrics.rows_in[side] += len(encoded.rows)
+        self.metrics.rows_in[input] += len(encoded.rows)
         if encoded.valid is None or encoded.valid.all():
             return None
         nulls = np.flatnonzero(~encoded.valid)
-        self.metrics.null_keys[side] += len(nulls)
+        self.metrics.null_keys[input] += len(nulls)
         return nulls
 
     # ---- memory ---------------------------------------------------------------------------------
 
     def bound_chunks(self, arriving_bytes: float) -> None:
         """Limit the rows of a chunk so that their copies fit the share of memory for results."""
-        widest = arriving_bytes + sum(self.memory.mean_bytes(side) for side in Side)
+        held = (self.memory.mean_bytes(n) for n in range(len(self.memory.tables)))
+        widest = arriving_bytes + sum(held)
         self.pairs.bound(int(self.shares.chunk / widest))
 
     def lend(self, nbytes: int, make_room: MakeRoom) -> Iterator[Matches]:

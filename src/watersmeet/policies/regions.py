@@ -60,17 +60,17 @@ class Regions:
         self.rows += np.bincount(regions, minlength=3)
         self.joins += np.bincount(regions, joins, minlength=3).astype(np.int64)
 
-    def left(self, regions: NDArray[np.uint8]) -> None:
-        """Count rows that have left memory."""
-        self.rows -= np.bincount(regions, minlength=3)
-
     def by_benefit(self) -> list[Region]:
         """The regions that have rows, beginning with the one that has fewest results per row.
 
         If the first cannot fill a flush, the next follows.
         """
         present = [region for region in _ASKED if self.rows[region]]
-        return sorted(present, key=lambda region: self.joins[region] / self.rows[region])
+        return sorted(present, key=self.benefit)
+
+    def benefit(self, region: Region) -> float:
+        """Results per row of a region."""
+        return float(self.joins[region] / max(self.rows[region], 1))
 
     def move(self, codes: Codes, block: int, flushed: set[Region]) -> None:
         """Move the boundaries of regions that were flushed, so that they have about `block` rows.

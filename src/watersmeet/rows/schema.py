@@ -74,8 +74,8 @@ class JoinSchema:
     """For each predicate, the position of its hidden column in the stored rows of its two ends."""
     _encoders: tuple[tuple[Encode, ...], ...]
     """For each input, the functions that compute its codes, one for each of its predicates."""
-    _verifiers: tuple[tuple[tuple[int, int], Verify], ...]
-    """For the predicates that codes do not decide: their ends, and the function that decides."""
+    _verifiers: tuple[Verify | None, ...]
+    """For each predicate the function that decides; None if codes do."""
 
     @classmethod
     def resolve(
@@ -265,6 +265,15 @@ class JoinSchema:
         """The codes of stored rows of an input, which `encode` has computed before."""
         return tuple(encode(TakenRows(rows)).codes for encode in self._encoders[input])
 
+    def encode_one(self, input: int, predicate: int, rows: Rows) -> Codes:
+        """The codes of stored rows of an input under one of its predicates."""
+        return self._encoders[input][self.at(input).index(predicate)](TakenRows(rows)).codes
+
+    def allows(self, predicate: int, left: Rows, right: Rows) -> Mask | None:
+        """Which candidates one predicate allows; None when codes alone decide."""
+        verify = self._verifiers[predicate]
+        return None if verify is None else verify(left, right)
+
     def verify(self, *rows: Rows | None) -> Mask | None:
         """Which candidates are matches; None when codes alone decide.
 
@@ -272,9 +281,9 @@ class JoinSchema:
         the candidates yet. The condition is computed only if there are rows of all.
         """
         mask: Mask | None = None
-        for ends, verify in self._verifiers:
-            left, right = (rows[end] for end in ends)
-            if left is not None and right is not None:
+        for predicate, verify in zip(self.predicates, self._verifiers, strict=True):
+            left, right = (rows[end] for end in predicate.ends)
+            if verify is not None and left is not None and right is not None:
                 holds = verify(left, right)
                 mask = holds if mask is None else mask & holds
         present = [each for each in rows if each is not None]
@@ -385,12 +394,8 @@ def _encoders(input: int, predicates: Sequence[Predicate]) -> tuple[Encode, ...]
 
 def _verifiers(
     predicates: Sequence[Predicate], hidden: Sequence[tuple[int, int]]
-) -> tuple[tuple[tuple[int, int], Verify], ...]:
-    return tuple(
-        (each.ends, verify)
-        for each, where in zip(predicates, hidden, strict=True)
-        if (verify := each.verifier(where)) is not None
-    )
+) -> tuple[Verify | None, ...]:
+    return tuple(each.verifier(where) for each, where in zip(predicates, hidden, strict=True))
 
 
 def _with_hidden(

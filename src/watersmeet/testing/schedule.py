@@ -119,6 +119,17 @@ PREDICATES: dict[str, list[Equal | Band]] = {
     "equal and band": [Equal.of("k"), Band("t", "t", low=-3, high=3)],
     "chain": [Equal.of("k", (0, 1)), Band("t", "t", low=-1, high=1, ends=(1, 2))],
     "star": [Equal.of("k", (0, 1)), Equal.of("k", (0, 2)), Band("t", "t", high=0, ends=(0, 3))],
+    "snowflake": [
+        Equal.of("k", (0, 1)),
+        Band("t", "t", low=-1, high=1, ends=(1, 2)),
+        Equal.of("k", (1, 3)),
+        Band("t", "t", low=0, high=2, ends=(1, 3)),
+    ],
+    "chain of bands": [
+        Band("t", "t", low=-1, high=1, ends=(0, 1)),
+        Band("t", "t", low=0, high=2, ends=(1, 2)),
+    ],
+    "one attribute": [Equal.of("k", (0, 1)), Equal.of("k", (1, 2))],
 }
 """Lists of predicates by name."""
 

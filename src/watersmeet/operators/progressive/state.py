@@ -65,7 +65,7 @@ def load(join: ProgressiveJoin, saved: SavedRows, area: StateArea, manifest: Man
     workspace.distinct.load(manifest["distinct"])
     for p, runs in enumerate(saved.load(area, manifest["rows"])):
         disk = workspace.disk.partitions[p]
-        disk.runs = runs
+        disk.runs = (runs[0], runs[1])
         if str(p) in manifest["histories"]:
             disk.history = History.load(manifest["histories"][str(p)])
         workspace.disk.changed(p)

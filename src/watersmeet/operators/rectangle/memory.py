@@ -145,24 +145,23 @@ class RectangleMemory(PartitionedMemory):
 
         That is what rows leave free, and `spare_bytes`, or an eighth of the capacity in rows.
         """
-        spare = self.capacity // 8 if self._counts_rows else spare_bytes
+        spare = self.capacity // 8 if self.counts_rows else spare_bytes
         return max(self.capacity - self.used, 0) + spare
 
     def size(self, table: Table) -> int:
         """The size of a table in the unit of the capacity."""
-        return len(table) if self._counts_rows else table.nbytes
+        return len(table) if self.counts_rows else table.nbytes
 
     def row_size(self, nbytes: float) -> float:
         """The size of a row of `nbytes` bytes in the unit of the capacity."""
-        return 1.0 if self._counts_rows else max(nbytes, 1.0)
+        return 1.0 if self.counts_rows else max(nbytes, 1.0)
 
     def beside(self, side: Side) -> Table:
         """An empty table for rows of a side, beside the two tables of this class."""
         return Table(
             self._schemas[side],
-            rows=max(2 * self._all // (1 if self._counts_rows else self.row_bytes[side]), 2**16)
-            + 2,
-            nbytes=2**36 if self._counts_rows else 4 * self._all + 2**31,
+            rows=max(2 * self._all // (1 if self.counts_rows else self.row_bytes[side]), 2**16) + 2,
+            nbytes=2**36 if self.counts_rows else 4 * self._all + 2**31,
             partitions=1,
         )
 

@@ -19,7 +19,7 @@ from watersmeet.rows.address import Index, Matches, RowSource
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.values import rows_where
 from watersmeet.store.index import Codes
-from watersmeet.store.sorted_table import Ordered
+from watersmeet.store.sorted_table import NewOrder, Ordered
 
 
 class ArrivingPhase:
@@ -64,8 +64,8 @@ class ArrivingPhase:
                 yield from self._flushing.make_room_for(piece)
             regions = self._memory.regions[side].of(codes)
             self._memory.regions[side].arrived(regions, joins)
-            table = self._memory.tables[side]
-            table.add(ordered, stamps, rows, regions=regions, joined=joins > 0)
+            new = NewOrder(ordered, regions, joins > 0)
+            self._memory.tables[side].add(stamps, rows, [new])
         workspace.report_memory()
 
     def _meet(

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from watersmeet.kernels import regions as kernels
 from watersmeet.model import Side
+from watersmeet.operators.giving_up import divide_again, give_up
 from watersmeet.operators.memory import NewRows
 from watersmeet.operators.metrics import FlushRecord
 from watersmeet.operators.regions.workspace import RegionWorkspace
 from watersmeet.operators.stage import Stage
-from watersmeet.policies.regions import Region
 from watersmeet.rows.address import Index, Matches
 from watersmeet.store.runs import RunWriter, write_run
 from watersmeet.store.spill import IoKind
@@ -73,24 +72,18 @@ class Flushing:
     def _flush(self, side: Side, count: int) -> None:
         """Write `count` rows of an input to disk, as one run sorted by code, and forget them."""
         workspace, table = self._workspace, self._memory.tables[side]
-        regions = self._memory.regions[side]
-        codes, rows = table.index.in_order()
-        benefits = regions.joins / np.maximum(regions.rows, 1)
-        chosen, flushed = self._choose(side, count)
-        index = rows[chosen].astype(np.int64)
-        keep = np.ones(len(table), np.bool_)
-        keep[index] = False
+        regions = [self._memory.regions[side]]
+        given = give_up(table.orders, regions, count)
+        _, rows = table.index.in_order()
+        places = np.flatnonzero(given.mask[rows])
+        index = rows[places].astype(np.int64)
+        keep = given.mask == 0
         undecided = workspace.emitter.undecided(side, table.stamps[index])
         if undecided is not None:
-            index, chosen = index[undecided], chosen[undecided]
-        self._write(side, index, chosen, _why(flushed, benefits))
+            index, places = index[undecided], places[undecided]
+        self._write(side, index, places, given.reason)
         self._memory.drop(side, keep)
-        codes, rows = table.index.in_order()
-        regions.move(codes, count, flushed)
-        regions.recount(table.regions)
-        if regions.lower is not None and regions.upper is not None:
-            bounds = np.uint64(regions.lower), np.uint64(regions.upper)
-            kernels.divide(codes, rows, *bounds, table.regions, regions.rows)
+        divide_again(table.orders, regions, given, count)
         workspace.report_memory()
 
     def _write(self, side: Side, index: Index, places: Index, reason: str) -> None:
@@ -106,48 +99,3 @@ class Flushing:
         writer.close()
         workspace.blocks[side].add(run)
         workspace.metrics.flushed(FlushRecord(stamp, side, None, run.rows, run.nbytes, reason))
-
-    # ---- which rows -----------------------------------------------------------------------------
-
-    def _choose(self, side: Side, count: int) -> tuple[Index, set[Region]]:
-        """Places in the order of codes of `count` rows to flush, rising, and their regions."""
-        table, regions = self._memory.tables[side], self._memory.regions[side]
-        codes, _ = table.index.in_order()
-        size = len(codes)
-        if count >= size:
-            return np.arange(size), set(Region)
-        start, stop = 0, size
-        if regions.lower is not None and regions.upper is not None:
-            start = int(np.searchsorted(codes, np.uint64(regions.lower), side="right"))
-            stop = int(np.searchsorted(codes, np.uint64(regions.upper), side="left"))
-        chosen = np.zeros(size, np.bool_)
-        flushed = set[Region]()
-        left = count
-        for region in regions.by_benefit():
-            if not left:
-                break
-            flushed.add(region)
-            if region is Region.LOWER:
-                places: Index | slice = slice(min(left, start))
-            elif region is Region.UPPER:
-                places = slice(max(size - left, stop), size)
-            else:
-                places = self._swept(side, start, stop, left)
-            chosen[places] = True
-            left = count - int(np.count_nonzero(chosen))
-        return np.flatnonzero(chosen), flushed
-
-    def _swept(self, side: Side, start: int, stop: int, count: int) -> Index:
-        """Places of rows of the middle region that the clock's hand chooses."""
-        table, regions = self._memory.tables[side], self._memory.regions[side]
-        codes, rows = table.index.in_order()
-        chosen = np.empty(min(count, stop - start), np.int64)
-        hand = int(np.searchsorted(codes, np.uint64(regions.hand)))
-        found, hand = kernels.sweep(rows, start, stop, hand, table.joined, chosen)
-        regions.hand = int(codes[hand]) if hand < len(codes) else 0
-        return chosen[:found]
-
-
-def _why(flushed: set[Region], benefits: np.ndarray) -> str:
-    words = ", ".join(f"{region.name.lower()} {benefits[region]:.2f}" for region in sorted(flushed))
-    return f"results per row of the region: {words}"

@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.model import Side
+from watersmeet.operators.blocks import ResidentBlocks
 from watersmeet.operators.compaction import compact, merged_by_code
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.regions import state
 from watersmeet.operators.regions.algorithm import RegionAlgorithm
 from watersmeet.operators.regions.arrival import ArrivingPhase
-from watersmeet.operators.regions.blocks import ResidentBlocks
 from watersmeet.operators.regions.flushing import Flushing
 from watersmeet.operators.regions.loops import NestedLoop
 from watersmeet.operators.regions.workspace import RegionWorkspace

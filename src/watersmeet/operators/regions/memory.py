@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 
 from watersmeet.kernels import sorting
-from watersmeet.model import Side
 from watersmeet.operators.leaving import AnyOrder
 from watersmeet.operators.memory import MemoryPart
 from watersmeet.policies.regions import Regions
@@ -17,7 +16,7 @@ from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.index import Codes
 from watersmeet.store.rows import IndexedRows
 from watersmeet.store.runs import Piece
-from watersmeet.store.sorted_table import SortedTable, sorted_bytes
+from watersmeet.store.sorted_table import NewOrder, SortedTable, sorted_bytes
 
 
 class RegionMemory(MemoryPart):
@@ -29,18 +28,18 @@ class RegionMemory(MemoryPart):
         inputs = range(len(schema.inputs))
         self._schema = schema
         self.regions = [Regions() for _ in inputs]
-        self.leaving = AnyOrder()
+        self.leaving = AnyOrder(len(inputs))
         each = [sorted_bytes(schema.stored(n)) for n in inputs]
         super().__init__(schema, each, nbytes=nbytes, rows=rows)
 
     def rows_to_free(self, input: int, target: float) -> int:
         """How many rows of an input to flush to free `target`, in the unit of the capacity."""
-        each = 1.0 if self._counts_rows else self.mean_bytes(input)
+        each = 1.0 if self.counts_rows else self.mean_bytes(input)
         return max(1, min(int(np.ceil(target / each)), len(self.tables[input])))
 
     def drop(self, input: int, keep: Mask) -> None:
         """Drop the rows of an input that are not kept."""
-        self.leaving.dropped(Side(input), keep)
+        self.leaving.dropped(input, keep)
         self.tables[input].drop(keep)
 
     def put_back(self, input: int, piece: Piece) -> None:
@@ -48,8 +47,8 @@ class RegionMemory(MemoryPart):
         regions, codes = self.regions[input], piece.codes
         of, none = regions.of(codes), np.zeros(len(piece), np.int64)
         regions.arrived(of, none)
-        ordered = sorting.sort(codes)
-        self.tables[input].add(ordered, piece.ats, piece.rows, regions=of, joined=none > 0)
+        new = NewOrder(sorting.sort(codes), of, none > 0)
+        self.tables[input].add(piece.ats, piece.rows, [new])
 
     def _make_table(self, input: int, *, rows: int, nbytes: int) -> SortedTable:
         return SortedTable(
@@ -61,11 +60,6 @@ class RegionMemory(MemoryPart):
 
     def _copy(self, input: int, old: IndexedRows, index: Index) -> None:
         assert isinstance(old, SortedTable)
-        rows = Rows(old, index)
-        self.tables[input].add(
-            sorting.sort(self._schema.encode_again(input, rows)[0]),
-            old.stamps[index],
-            old.batch(index),
-            regions=old.regions[index],
-            joined=old.joined[index],
-        )
+        ordered = sorting.sort(self._schema.encode_again(input, Rows(old, index))[0])
+        new = NewOrder(ordered, old.regions[index], old.joined[index])
+        self.tables[input].add(old.stamps[index], old.batch(index), [new])

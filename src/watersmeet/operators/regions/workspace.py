@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from watersmeet.model import Side
+from watersmeet.operators.blocks import Blocks
+from watersmeet.operators.finding import find
 from watersmeet.operators.regions.algorithm import RegionAlgorithm
-from watersmeet.operators.regions.blocks import Blocks
 from watersmeet.operators.regions.memory import RegionMemory
 from watersmeet.operators.tuning import Tuning
 from watersmeet.operators.workspace import Workspace
@@ -62,22 +61,4 @@ class RegionWorkspace(Workspace):
     def find(self, index: SortedIndex, side: Side, codes: Codes) -> Iterator[tuple[Index, Index]]:
         """Pairs of a row of the other side, in its index, and an i such that codes[i], a code of
         this side, can reach it."""
-        waiting: list[tuple[Index, Index]] = []
-        count, most = 0, len(self.pairs)
-        for first, last in self.edge.reaches(side, codes):
-            for found, asked in index.find(first, self.pairs, until=last):
-                if count + len(found) > most:
-                    yield _end_to_end(waiting)
-                    waiting, count = [], 0
-                # Copied: the buffer is used again before this is yielded.
-                waiting.append((found.copy(), asked.copy()))
-                count += len(found)
-        if waiting:
-            yield _end_to_end(waiting)
-
-
-def _end_to_end(pairs: list[tuple[Index, Index]]) -> tuple[Index, Index]:
-    if len(pairs) == 1:
-        return pairs[0]
-    found, asked = zip(*pairs, strict=True)
-    return np.concatenate(found), np.concatenate(asked)
+        return find(index, self.edge, side, codes, self.pairs)

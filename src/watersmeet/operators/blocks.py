@@ -1,4 +1,4 @@
-"""The blocks of one input that the nested loop goes through, numbered as they were written."""
+"""The spilled blocks of one input, numbered as they were written, for nested loops over them."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class BlockRun(Protocol):
 class ResidentBlocks:
     """Rows that are still in memory, cut into blocks in order of their codes."""
 
-    def __init__(self, table: SortedTable, *, block_rows: int) -> None:
+    def __init__(self, table: SortedTable, *, block_rows: int, order: int = 0) -> None:
         self._table = table
-        self._codes, self._rows = table.index.in_order()
+        self._codes, self._rows = table.orders[order].index.in_order()
         self._size = block_rows
 
     @property
@@ -63,27 +63,30 @@ class ResidentBlocks:
 
 
 class Blocks:
-    """Blocks 0 .. len-1 of one input, each sorted by code."""
+    """Blocks 0 .. len-1 of one input, each sorted by its codes in one of the table's orders."""
 
     def __init__(self) -> None:
         self.runs: list[SpilledRun] = []
         """Those that are on disk."""
-        self._all: list[tuple[BlockRun, int]] = []
+        self.orders: list[int] = []
+        """For each run on disk, the order that it is sorted in."""
+        self._all: list[tuple[BlockRun, int, int]] = []
         self._ranges = Ranges.of(())
 
     def __len__(self) -> int:
         return len(self._all)
 
-    def add(self, run: SpilledRun) -> None:
+    def add(self, run: SpilledRun, order: int = 0) -> None:
         self.runs.append(run)
-        self.append(run)
+        self.orders.append(order)
+        self.append(run, order)
 
-    def append(self, run: BlockRun) -> None:
+    def append(self, run: BlockRun, order: int = 0) -> None:
         """Add the blocks of a run that need not be on disk."""
-        self._all += [(run, number) for number in range(run.block_count)]
+        self._all += [(run, number, order) for number in range(run.block_count)]
 
     def read(self, number: int) -> Piece:
-        run, block = self._all[number]
+        run, block, _ = self._all[number]
         return run.open(IoKind.SCAN)(block)
 
     @property
@@ -97,24 +100,26 @@ class Blocks:
     def row_count(self) -> int:
         return sum(run.rows for run in self.runs)
 
-    def replace(self, runs: list[SpilledRun]) -> None:
+    def replace(self, runs: Sequence[SpilledRun], orders: Sequence[int] | None = None) -> None:
         """Have these runs instead, which hold the same rows."""
-        self.runs, self._all, self._ranges = [], [], Ranges.of(())
-        for run in runs:
-            self.add(run)
+        self.runs, self.orders, self._all, self._ranges = [], [], [], Ranges.of(())
+        for run, order in zip(runs, orders or [0] * len(runs), strict=True):
+            self.add(run, order)
 
 
 class Ranges(NamedTuple):
-    """Of each block, the first and the last code and its size in bytes."""
+    """Of each block, the first and the last code, its size in bytes, and the order of its rows."""
 
     first: Codes
     last: Codes
     nbytes: Index
+    order: Index
 
     @classmethod
-    def of(cls, blocks: Sequence[tuple[BlockRun, int]]) -> Ranges:
+    def of(cls, blocks: Sequence[tuple[BlockRun, int, int]]) -> Ranges:
         return cls(
-            np.array([run.first_code(number) for run, number in blocks], np.uint64),
-            np.array([run.last_code(number) for run, number in blocks], np.uint64),
-            np.array([run.block_bytes(number) for run, number in blocks], np.int64),
+            np.array([run.first_code(number) for run, number, _ in blocks], np.uint64),
+            np.array([run.last_code(number) for run, number, _ in blocks], np.uint64),
+            np.array([run.block_bytes(number) for run, number, _ in blocks], np.int64),
+            np.array([order for _, _, order in blocks], np.int64),
         )

@@ -1,0 +1,1 @@
+"""The joins of many inputs that form a tree: MINER, and MJoin beside it."""
