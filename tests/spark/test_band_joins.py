@@ -107,12 +107,10 @@ def test_a_key_and_a_band_are_sparks_own_join(name: str, spark: SparkSession) ->
 @pytest.mark.parametrize(
     ("on", "error", "said"),
     [
-        (wm.within("t", 5), InvalidArgument, r"no equal keys.*wm\.local\.join"),
-        ([wm.within("t", 5), wm.within("k", 1)], InvalidArgument, "no equal keys"),
         (["k", wm.within("nope", 5)], SchemaError, "'nope'"),
         (["k", wm.within("t", "5 seconds")], SchemaError, "Give a number"),
     ],
-    ids=["a band", "two bands", "no such column", "a time for numbers"],
+    ids=["no such column", "a time for numbers"],
 )
 def test_what_spark_cannot_join_is_refused_at_the_call(
     spark: SparkSession, on: Any, error: type[Exception], said: str
@@ -136,6 +134,7 @@ def test_names_are_spelled_as_spark_spells_them(spark: SparkSession) -> None:
         assert run.to_df().count() == 9
 
 
+@pytest.mark.slow  # tests/spark/streams/test_bands.py goes the same way, without keys
 def test_streams_with_a_band_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     random = np.random.default_rng(8)
 

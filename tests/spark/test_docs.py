@@ -40,22 +40,24 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
         timeout=300,
     )
     assert ran.returncode == 0, ran.stderr
-    waves, asked, explained, estimated, first, streamed, ended, advised, counted, batches, error = (
-        ran.stdout.split(f"{BETWEEN}\n")
-    )
+    (
+        waves, asked, close, explained, estimated, first, streamed, ended, advised, counted,
+        batches, error,
+    ) = ran.stdout.split(f"{BETWEEN}\n")  # fmt: skip
     shown = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert in_outline(waves) == in_outline(shown[0])
     assert "4,000,000 results" in waves.splitlines()[-1]
     assert asked == shown[1]
+    assert close == shown[2]
     storage = re.compile("^storage .*", re.MULTILINE)
-    assert storage.sub("", explained) == storage.sub("", shown[2])
-    assert in_outline(estimated) == in_outline(shown[3])
+    assert storage.sub("", explained) == storage.sub("", shown[3])
+    assert in_outline(estimated) == in_outline(shown[4])
     assert "Row(revenue=19980000.0, n=4000000)" in estimated
-    assert first == shown[4]
-    assert streamed == shown[5]
+    assert first == shown[5]
+    assert streamed == shown[6]
     assert ended == ""
     assert advised == "nothing to set\n"
-    assert counted.splitlines()[:2] == shown[6].splitlines()[:2]
-    assert in_outline(batches) == in_outline(shown[7])
+    assert counted.splitlines()[:2] == shown[7].splitlines()[:2]
+    assert in_outline(batches) == in_outline(shown[8])
     assert error == ""
     assert not list(tmp_path.glob("watersmeet-*"))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Protocol
 
 import numpy as np
@@ -43,6 +44,12 @@ _SMALLEST_WIDTH = 1e-290
 class BandCodec(Protocol):
     """How a band is found and decided for two columns of certain types."""
 
+    @property
+    def low(self) -> float | None: ...
+
+    @property
+    def high(self) -> float | None: ...
+
     def encode(self, side: Side, values: pa.Array) -> Encoded: ...
 
     def reach(self, side: Side, codes: Codes) -> tuple[Codes, Codes]:
@@ -69,6 +76,10 @@ class BandCodec(Protocol):
 
         Buckets are about half as wide as the band.
         """
+        ...
+
+    def text(self, code: int) -> str:
+        """The value that has a code, for a person to read."""
         ...
 
 
@@ -133,6 +144,24 @@ class IntegerBand:
         if self.high is not None:
             inside &= _at_least(y, x, -self.high)
         return inside
+
+    def text(self, code: int) -> str:
+        """
+        >>> IntegerBand(pa.decimal128(9, 2), -1, 1).text(2**63 - 250)
+        '-2.50'
+        >>> IntegerBand(pa.date32(), 0, 7).text(2**63 + 19_000)
+        '2022-01-08'
+        """
+        steps = code - 2**63
+        if pt.is_decimal(self.kind):
+            return str(Decimal(steps).scaleb(-self.kind.scale))
+        if pt.is_integer(self.kind):
+            return str(steps)
+        whole = pa.int32() if self.kind.bit_width == 32 else pa.int64()
+        try:
+            return str(pa.array([steps], whole).view(self.kind).cast(pa.string())[0])
+        except (pa.ArrowException, OverflowError):
+            return f"{steps} steps of {self.kind}"
 
     def _steps(self, values: pa.Array) -> tuple[Integers, Mask | None]:
         values, valid = _filled(values)
@@ -268,6 +297,9 @@ class FloatBand:
         if self.high is not None:
             inside &= apart < self.high if self.high_open else apart <= self.high
         return inside
+
+    def text(self, code: int) -> str:
+        return f"{float(_float_of(np.array([code], np.uint64))[0]):.6g}"
 
     def _next(self, end: float, towards: float) -> float:
         """The next number beyond an end that a difference can have, in 32 bits or 64."""

@@ -112,14 +112,7 @@ def named_keys(
     columns = on if isinstance(on, list | tuple) else [on]
     if columns and all(isinstance(column, Column) for column in columns):
         return _from_columns(frames, reduce(and_, columns))
-    names = [_spelled(frames, each) for each in key_names(on)]
-    if not names:
-        raise InvalidArgument(
-            f"on={on} has no equal keys, and on Spark rows are sent to tasks by their keys.",
-            remedy="Add a pair of equal columns, or join with wm.local.join, which takes bands "
-            "alone.",
-        )
-    return names, None, ()
+    return [_spelled(frames, each) for each in key_names(on)], None, ()
 
 
 def spelled_bands(frames: Frames, on: Any) -> list[Band]:
@@ -157,8 +150,8 @@ def _from_columns(
         raise InvalidArgument(
             f"on={on} has no part that sets a column of the left DataFrame equal to one of the "
             "right, as they are.",
-            remedy="Join on such columns, computed before the join where necessary; other parts "
-            "may be given as condition=.",
+            remedy="Join on such columns, computed before the join where necessary, or on values "
+            "that are close, with wm.within or wm.band; other parts may be given as condition=.",
         )
     return keys, plan, tuple(others)
 
@@ -216,6 +209,8 @@ def compared(frames: Frames, keys: Sequence[KeyNames], schemas: Schemas) -> Sche
 
 def _comparison(frames: Frames, keys: Sequence[KeyNames]) -> list[Node]:
     """Spark's analyzed `EqualTo` of each pair, with the conversions around the columns."""
+    if not keys:
+        return []
     sides = [
         frames[side].select(
             *(

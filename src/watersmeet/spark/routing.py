@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.kernels import spark_hash
-from watersmeet.model import Side
+from watersmeet.model import JoinType, Side
 from watersmeet.rows.buffers import has_offsets
 from watersmeet.rows.leaves import Fixed, Leaves, Mask
 from watersmeet.rows.output import KeyPair, Schemas
+from watersmeet.rows.predicates import ValuesInBand
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.rows.types import Incomparable, common_type, padding_of, with_padding
 from watersmeet.spark.sql import quoted
@@ -52,9 +53,49 @@ class Router(Protocol):
         """
         ...
 
+
+class StreamRouter(Protocol):
+    """The same for rows that Spark moves."""
+
     def column(self, side: Side, dataframe: DataFrame) -> Column:
         """The instance of a row, an int; or all its instances, an array, for `explode`."""
         ...
+
+    def is_copied(self, side: Side) -> bool:
+        """Whether rows of a side may go to several instances, and `column` is an array."""
+        ...
+
+
+def band_of(join: JoinSchema) -> ValuesInBand | None:
+    """The band by which rows are routed; None if they are routed by equal keys.
+
+    Of several bands it is the first that has two ends. The others are decided by the operator.
+    """
+    if join.keys:
+        return None
+    bands = [each for each in join.predicates if isinstance(each, ValuesInBand)]
+    closed = [b for b in bands if b.codec.low is not None and b.codec.high is not None]
+    return (closed or bands)[0]
+
+
+def owner_of(how: JoinType) -> Side | None:
+    """The side whose rows may go to one instance only, because rows without a partner are told
+    there; None if both sides would have to be it."""
+    if how is JoinType.FULL:
+        return None
+    return Side.RIGHT if how is JoinType.RIGHT else Side.LEFT
+
+
+def check_owner(how: JoinType, instances: int) -> None:
+    """Refuse a join on a band alone that cannot run in so many instances."""
+    if owner_of(how) is None and instances > 1:
+        raise InvalidArgument(
+            f"A {how} join on a band alone cannot be divided among {instances} instances: rows of "
+            "one side are copied to several, and would be told several times to have no partner.",
+            remedy="Add a pair of equal columns, give instances=1, or take a left join and, for "
+            "the rows of the right side without a partner, an anti join of the right with the "
+            "left.",
+        )
 
 
 @dataclass(frozen=True)
@@ -78,7 +119,7 @@ class HashRouter:
     def of(cls, schema: JoinSchema, *, instances: int) -> HashRouter:
         """The router of a join, for frames and batches that have the columns of its inputs."""
         left, right = (pa.schema([_key_field(pair, side) for pair in schema.keys]) for side in Side)
-        others = (_simple_columns(schema.left), _simple_columns(schema.right))
+        others = (simple_columns(schema.left), simple_columns(schema.right))
         return cls(instances, (left, right), others)
 
     def assign(self, side: Side, batch: pa.RecordBatch) -> Instances:
@@ -91,6 +132,9 @@ class HashRouter:
             hashed.values[lost] = self._spread(side, batch, rows=lost)
         assigned: Instances = spark_hash.instance_of(hashed.values, self.instances)
         return assigned
+
+    def is_copied(self, side: Side) -> bool:
+        return False
 
     def group(self, side: Side, batch: pa.RecordBatch) -> Grouped:
         grouped: Grouped = spark_hash.group_by_instance(self.assign(side, batch), self.instances)
@@ -105,12 +149,10 @@ class HashRouter:
             column = dataframe[quoted(key.name)].cast(from_arrow_type(key.type))
             length = padding_of(key)
             keys.append(functions.rpad(column, length, " ") if length else column)
-        others = [dataframe[quoted(name)] for name in self.others[side].names]
         lost = reduce(or_, (key.isNull() for key in keys))
-        # `assign` uses the seed if there are no columns; Spark needs a column, and a null keeps it.
-        spread = functions.xxhash64(*others or [functions.lit(None)])
+        spread = hash_of(dataframe, self.others[side])
         hashed = functions.when(lost, spread).otherwise(functions.xxhash64(*keys))
-        return functions.pmod(hashed, functions.lit(self.instances)).cast("int")
+        return instance_by(hashed, self.instances)
 
     def _spread(
         self, side: Side, batch: pa.RecordBatch, *, rows: NDArray[np.int64]
@@ -119,6 +161,21 @@ class HashRouter:
         for column in self.others[side]:
             hashed.add(batch.column(column.name).take(pa.array(rows)), column.type)
         return hashed.values
+
+
+def hash_of(dataframe: DataFrame, columns: pa.Schema) -> Column:
+    """Spark's hash of some columns, by which rows that may go anywhere are spread."""
+    from pyspark.sql import functions
+
+    named = [dataframe[quoted(name)] for name in columns.names]
+    # `_spread` uses the seed if there are no columns; Spark needs a column, and a null keeps it.
+    return functions.xxhash64(*named or [functions.lit(None)])
+
+
+def instance_by(hashed: Column, instances: int) -> Column:
+    from pyspark.sql import functions
+
+    return functions.pmod(hashed, functions.lit(instances)).cast("int")
 
 
 def _check_count(instances: int) -> None:
@@ -133,7 +190,7 @@ def _key_field(pair: KeyPair, side: Side) -> pa.Field:
     return with_padding(field, pair.padding[side]) if pair.padding[side] else field
 
 
-def _simple_columns(schema: pa.Schema) -> pa.Schema:
+def simple_columns(schema: pa.Schema) -> pa.Schema:
     """The columns that both Spark and we can hash; not nested ones, which may be Spark variants."""
     found = []
     for field in schema:

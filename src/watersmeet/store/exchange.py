@@ -36,6 +36,8 @@ class Sections:
 
     name: str
     sections: tuple[Section, ...]
+    divided: int | None = None
+    """How many rows were divided, if some of them went to several instances."""
 
     def describe(self) -> dict[str, Any]:
         return {"name": self.name, "sections": [list(section) for section in self.sections]}
@@ -52,6 +54,8 @@ class Sections:
 
     @property
     def rows(self) -> int:
+        if self.divided is not None:
+            return self.divided
         return sum(section.rows for section in self.sections)
 
     @property

@@ -6,6 +6,7 @@ The driver has read every footer once, when it opened the table, and asks those.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,19 @@ def ranges_of(scan: PlainScan, column: str) -> list[Range | None]:
     """Of whole numbers and times; None where a footer does not say."""
     name = _column(scan, column).field.name
     return [footer.range(group, name) for footer, group in _row_groups(scan)]
+
+
+def ends_of(scan: PlainScan, column: str) -> list[tuple[Any, Any] | None]:
+    """Of any type, in Python's types; None where a footer does not say.
+
+    Of floating-point numbers the ends leave NaN out.
+    """
+    found = _column(scan, column)
+    if found.partition is None:
+        name = found.field.name
+        return [footer.chunk(group, name).ends for footer, group in _row_groups(scan)]
+    values = (scan.files[group.file].partition[found.partition] for group in scan.row_groups)
+    return [None if value is None else (value, value) for value in values]
 
 
 def facts_of(scan: PlainScan, column: str) -> ColumnFacts:

@@ -6,7 +6,7 @@ Everything here can be sent to tasks, and loads in a worker without pyspark.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -102,6 +102,22 @@ class PlainScan:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "footers": ()}
+
+    def only(self, column: str) -> PlainScan:
+        """The same rows with one column."""
+        chosen = self.output[self.schema.get_field_index(column)]
+        looked_at = frozenset() if self.filter is None else self.filter.names
+        needed = [
+            place
+            for place, each in enumerate(self.columns)
+            if place == chosen or each.field.name in looked_at
+        ]
+        return replace(
+            self,
+            schema=pa.schema([self.schema.field(column)]),
+            columns=tuple(self.columns[place] for place in needed),
+            output=(needed.index(chosen),),
+        )
 
     @property
     def rows(self) -> int:

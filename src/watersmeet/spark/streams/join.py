@@ -23,8 +23,9 @@ from watersmeet.spark.columns import check_names, plain, result_columns, with_me
 from watersmeet.spark.frames import check_dataframe, parse_instances
 from watersmeet.spark.interpreter import our_python
 from watersmeet.spark.keys import OnSpark, first_line
+from watersmeet.spark.lanes import check_band
 from watersmeet.spark.question import settled
-from watersmeet.spark.routing import HashRouter, Router
+from watersmeet.spark.routing import band_of
 from watersmeet.spark.streams.ends import Ends, check_ends
 from watersmeet.spark.streams.host import run_batch
 from watersmeet.spark.streams.identity import Identity
@@ -74,7 +75,8 @@ def join_streams(
         Streaming DataFrames of the same session.
     on
         The column that must be equal, or a list of them; {"id": "user_id"} where the two sides
-        call it differently; or a Column, as in left.id == right.user_id.
+        call it differently; or a Column, as in left.id == right.user_id. Values that are close
+        are joined with wm.within or wm.band, alone or in the list.
     state
         A directory for what the join remembers, or a URI that `pyarrow.fs` knows; one for each
         query, reached by all executors, kept as long as the query's checkpoint.
@@ -94,8 +96,8 @@ def join_streams(
         How often a micro-batch is due although no row has come, as long as something is owed, so
         that stalls are used; None for never.
     instances
-        Into how many parts the keys are divided: as many as tasks run at once, or as many as the
-        state has.
+        Into how many parts keys or values are divided: as many as tasks run at once, or as many as
+        the state has.
     condition
         What a pair must also meet: a Column over both streams, as in left.day < right.day; SQL
         text or a `pyarrow.compute` expression over the columns of the result, or a function of a
@@ -121,6 +123,9 @@ def join_streams(
     slots = TaskSlots.of(left.sparkSession)
     saved = directory.latest()
     count = asked or _saved_instances(saved) or slots.tasks
+    band = band_of(join)
+    if band is not None:
+        check_band(join, band, instances=count)
     if saved is not None:
         Identity.of(join, question, instances=count).check(saved)
     plan = StreamPlan(
@@ -147,11 +152,10 @@ def _joined(
     columns: StructType,
 ) -> DataFrame:
     """The plan that Spark gets: both streams on one wire, by instance, through the host."""
-    router: Router = HashRouter.of(plan.join, instances=plan.instances)
     tagged = []
     for side in Side:
-        instance = router.column(side, streams[side])
-        tagged.append(plan.wire.load(side, streams[side], _tags(side, instance, marks, plan)))
+        tags = _tags(side, streams[side], marks, plan)
+        tagged.append(plan.wire.load(side, streams[side], tags))
     wire = tagged[Side.LEFT].union(tagged[Side.RIGHT])
     ticks = TickPlan(plan.state.uri, plan.instances, plan.wait_threshold, interval)
     wire = wire.union(tick_stream(wire.sparkSession, wire.schema, ticks))
@@ -165,14 +169,21 @@ def _joined(
         return parted.mapInArrow(host, columns)
 
 
-def _tags(side: Side, instance: Column, marks: Ends, plan: StreamPlan) -> Column:
-    mark = marks[side]
-    if mark is None:
+def _tags(side: Side, stream: DataFrame, marks: Ends, plan: StreamPlan) -> Column:
+    router, mark = plan.router, marks[side]
+    instance, copied = router.column(side, stream), router.is_copied(side)
+    if mark is None and not copied:
         return tag(instance, sf.lit(int(side)))
+    kind = sf.lit(int(side))
+    if copied:
+        here = sf.transform(instance, lambda each: tag(each, kind))
+    else:
+        here = sf.array(tag(instance, kind))
+    if mark is None:
+        return sf.explode(here).alias(TAG)
     # The word that a stream has ended goes to every instance.
     ended = sf.coalesce(sf.expr(mark) if isinstance(mark, str) else mark, sf.lit(False))
     everywhere = [tag(sf.lit(number), sf.lit(ENDS + side)) for number in range(plan.instances)]
-    here = sf.array(tag(instance, sf.lit(int(side))))
     return sf.explode(sf.when(ended, sf.array(*everywhere)).otherwise(here)).alias(TAG)
 
 

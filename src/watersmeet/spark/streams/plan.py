@@ -11,6 +11,8 @@ from pyspark import TaskContext
 from watersmeet.errors import StateError
 from watersmeet.operators.question import Question
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.spark.lanes import LaneRouter
+from watersmeet.spark.routing import HashRouter, StreamRouter, band_of
 from watersmeet.spark.streams.state import StateDirectory
 from watersmeet.spark.streams.wire import Wire
 
@@ -36,9 +38,20 @@ class StreamPlan:
     def join(self) -> JoinSchema:
         return self.question.resolve(*self.schemas)
 
+    @property
+    def router(self) -> StreamRouter:
+        return stream_router(self.join, instances=self.instances)
+
     def __getstate__(self) -> dict[str, object]:
         # What can be made again from the rest holds numba functions, and is large.
         return {k: v for k, v in vars(self).items() if k != "join"}
+
+
+def stream_router(join: JoinSchema, *, instances: int) -> HashRouter | LaneRouter:
+    band = band_of(join)
+    if band is None:
+        return HashRouter.of(join, instances=instances)
+    return LaneRouter.of(join, band, instances=instances)
 
 
 @dataclass(frozen=True)

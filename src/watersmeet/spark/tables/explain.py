@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from watersmeet.model import Side
 from watersmeet.spark.scans.relation import PlainScan, StagedRows
+from watersmeet.spark.tables.explain_ranges import ranges, sent
 from watersmeet.spark.tables.metrics import RunMetrics
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.words import megabytes, paragraph
@@ -27,19 +28,27 @@ def explain(
     for side in Side:
         facts[side.name.lower()] = _way(relations[side])
     guessed = progress is None and plan.asked_instances is None
-    if guessed and any(isinstance(relation, StagedRows) for relation in relations):
+    if plan.band is not None and plan.division is None:
+        facts["instances"] = (
+            f"{_memory(plan)}; how many instances, and the ranges of values that they have, is "
+            "decided when the run begins"
+        )
+    elif guessed and any(isinstance(relation, StagedRows) for relation in relations):
         facts["instances"] = (
             f"{_memory(plan)}; how many instances is decided once the rows of the row path have "
             "been counted"
         )
     else:
         facts["instances"] = _instances(plan)
+    if plan.division is not None:
+        facts["ranges"] = ranges(plan, plan.division)
+        facts["sent"] = sent(plan.division)
     facts["storage"] = plan.storage.uri
     if progress is not None:
         if progress.waves > 1:
             facts["order"] = (
                 f"by {key_order}, on which both tables are clustered: a wave reads stretches of "
-                "keys"
+                "values"
                 if key_order
                 else "random"
             )

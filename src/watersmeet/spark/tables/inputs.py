@@ -13,6 +13,7 @@ from watersmeet.policies.order import random_order
 from watersmeet.spark.jobs import run_tasks
 from watersmeet.spark.scans.ranges import ranges_of
 from watersmeet.spark.scans.relation import PlainScan, Split
+from watersmeet.spark.tables.histograms import code_ranges, reached
 from watersmeet.spark.tables.order import order_by_key
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.scanning import ScanTask, scan
@@ -109,7 +110,7 @@ class Inputs:
             if isinstance(relation, PlainScan)
         }
         self.key_order: str | None = None
-        """The key column by whose order row groups are read; None if their order is random."""
+        """The column by whose order row groups are read; None if their order is random."""
         self._orders = self._ordered(seed)
         self.sides: list[Input] = [
             PlainInput(
@@ -157,6 +158,13 @@ class Inputs:
                 orders = order_by_key(*ranges, seed=seed)
                 if orders is not None:
                     self.key_order = key.left
+                    return dict(zip(Side, orders, strict=True))
+            for band in self._plan.bands:
+                orders = order_by_key(
+                    code_ranges(left, Side.LEFT, band), reached(right, band), seed=seed
+                )
+                if orders is not None:
+                    self.key_order = self._plan.schemas[Side.LEFT].names[band.columns[Side.LEFT]]
                     return dict(zip(Side, orders, strict=True))
         return {
             side: random_order(len(relation.row_groups), seed=seed + side)

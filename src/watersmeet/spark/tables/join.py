@@ -16,6 +16,7 @@ from watersmeet.spark.columns import check_names, result_columns
 from watersmeet.spark.frames import check_dataframe, estimated_rows, parse_instances
 from watersmeet.spark.keys import OnSpark
 from watersmeet.spark.question import settled
+from watersmeet.spark.routing import band_of, check_owner
 from watersmeet.spark.scans.relation import open_relation
 from watersmeet.spark.storage import RunStorage, check_path
 from watersmeet.spark.tables.files import RunFiles, sweep
@@ -50,7 +51,8 @@ def join(
         columns chosen or renamed and simple filters, is read without passing through the JVM.
     on
         The column that must be equal, or a list of them; {"id": "user_id"} where the two sides
-        call it differently; or a Column, as in left.id == right.user_id.
+        call it differently; or a Column, as in left.id == right.user_id. Values that are close
+        are joined with wm.within or wm.band, alone or in the list.
     how
         inner, left, right, full, semi or anti.
     algorithm
@@ -64,8 +66,8 @@ def join(
     spill_dir
         A directory on each machine for what does not fit in memory.
     instances
-        Into how many parts the keys are divided; by default as many as there are tasks at a time,
-        more when the rows do not fit in memory.
+        Into how many parts the keys or values are divided; by default as many as there are tasks
+        at a time, more when the rows do not fit in memory.
     condition
         What a pair must also meet: a Column over both DataFrames, as in left.day < right.day; SQL
         text or a `pyarrow.compute` expression over the columns of the result, or a function of a
@@ -97,6 +99,8 @@ def join(
     query = uuid.uuid4().hex[:8]
     if instances is not None:
         instances = parse_instances(instances)
+        if band_of(schema) is not None:
+            check_owner(schema.how, instances)
     if spill_dir is not None:
         check_path(spill_dir, "spill_dir")
     # A side whose size cannot be guessed counts as small; its rows are counted before the join.

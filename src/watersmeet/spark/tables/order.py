@@ -37,7 +37,7 @@ def order_by_key(
     """
     sides = [[each for each in side if each is not None] for side in (left, right)]
     complete = [len(known) == len(side) for known, side in zip(sides, (left, right), strict=True)]
-    if not all(complete) or not all(map(_is_clustered, sides)):
+    if not all(complete) or not all(map(is_clustered, sides)):
         return None
     # The ranges are those of the table with fewer, larger parts, so that a part of it is read
     # together with all parts of the other table that have its keys.
@@ -52,7 +52,7 @@ def order_by_key(
     return first, second
 
 
-def _is_clustered(parts: Sequence[Range]) -> bool:
+def is_clustered(parts: Sequence[Range]) -> bool:
     if len(parts) < _FEWEST_PARTS:
         return False
     whole = max(most for _, most in parts) - min(least for least, _ in parts) + 1

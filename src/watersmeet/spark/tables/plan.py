@@ -10,9 +10,12 @@ import pyarrow as pa
 
 from watersmeet.model import Side
 from watersmeet.operators.question import Question
+from watersmeet.rows.predicates import ValuesInBand
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.cluster import TaskSlots
-from watersmeet.spark.routing import HashRouter, Router
+from watersmeet.spark.ranges import RangeRouter, Ranges
+from watersmeet.spark.routing import HashRouter, Router, band_of
+from watersmeet.spark.tables.balance import Division
 from watersmeet.store.exchange import ExchangeDir
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.table import row_bytes
@@ -51,6 +54,8 @@ class Plan:
     slots: TaskSlots
     storage: ExchangeDir
     spill_dir: str | None
+    division: Division | None = None
+    """The ranges of values that instances have in a join on a band alone, once they are chosen."""
 
     @cached_property
     def join(self) -> JoinSchema:
@@ -58,7 +63,20 @@ class Plan:
 
     @cached_property
     def router(self) -> Router:
-        return HashRouter.of(self.join, instances=self.instances)
+        if self.band is None:
+            return HashRouter.of(self.join, instances=self.instances)
+        # Before ranges are chosen, all values are one.
+        ranges = Ranges(Side.LEFT) if self.division is None else self.division.ranges
+        return RangeRouter(ranges, self.band)
+
+    @cached_property
+    def band(self) -> ValuesInBand | None:
+        """The band by which rows are divided among instances; None if equal keys do it."""
+        return band_of(self.join)
+
+    @property
+    def bands(self) -> list[ValuesInBand]:
+        return [each for each in self.join.predicates if isinstance(each, ValuesInBand)]
 
     @property
     def bundles(self) -> list[range]:
@@ -102,7 +120,7 @@ class Plan:
         return {name: value for name, value in vars(self).items() if name not in _DERIVED}
 
 
-_DERIVED = ("join", "router")
+_DERIVED = ("join", "router", "band")
 
 
 @dataclass(frozen=True)
@@ -111,6 +129,12 @@ class Sizes:
 
     rows: tuple[int, int]
     nbytes: tuple[int, int] = (0, 0)
+
+    def times(self, factor: float) -> Sizes:
+        rows, nbytes = (
+            (ceil(one * factor), ceil(other * factor)) for one, other in (self.rows, self.nbytes)
+        )
+        return Sizes(rows, nbytes)
 
 
 def bytes_of(schemas: tuple[pa.Schema, pa.Schema], sizes: Sizes) -> int:

@@ -23,6 +23,7 @@ from watersmeet.spark.tables.inputs import Inputs
 from watersmeet.spark.tables.instances import JoinTask, arrivals, join_wave
 from watersmeet.spark.tables.metrics import RunMetrics, WaveMetrics
 from watersmeet.spark.tables.plan import Plan, bytes_of
+from watersmeet.spark.tables.ranging import ranged
 from watersmeet.spark.tables.results import read_results
 from watersmeet.spark.tables.staging import Relation, Staged, divided, sizes_of, staged
 from watersmeet.spark.tables.target import Target
@@ -261,8 +262,12 @@ class JoinRun:
 
     def _open(self, *, whole: bool) -> Inputs:
         """Let Spark compute and count the sides that need it; then choose instances and waves."""
-        files = staged(self._relations, self._plan)
+        files, seen = staged(self._relations, self._plan)
         sizes = sizes_of(self._relations, files)
+        if self._plan.band is not None:
+            self._plan = ranged(
+                self._spark, self._relations, sizes, plan=self._plan, seen=seen, seed=self._seed
+            )
         self._plan, self._staged = divided(self._spark, files, sizes, plan=self._plan)
         if whole:
             self._ends = WHOLE

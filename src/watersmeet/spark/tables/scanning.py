@@ -12,6 +12,7 @@ from watersmeet.model import Side
 from watersmeet.rows.rebatched import rebatched
 from watersmeet.spark.jobs import Record
 from watersmeet.spark.scans.scan import PlainScan, Split
+from watersmeet.spark.tables.histograms import noted
 from watersmeet.spark.tables.plan import Plan
 
 
@@ -38,10 +39,12 @@ def stage(batches: Iterator[pa.RecordBatch], side: Side, plan: Plan) -> Iterator
     """Write the rows of one partition of any DataFrame, in several files, because waves consist of
     whole files."""
     stem = f"{side.name.lower()}-staged"
-    schema = plan.schemas[side]
+    schema, band = plan.schemas[side], plan.band
     # Spark's batches have only some 10,000 rows.
     for block in rebatched((batch.cast(schema) for batch in batches), plan.block_rows):
-        yield plan.storage.write_sections(stem, routed(iter([block]), side, plan)).describe()
+        written = plan.storage.write_sections(stem, routed(iter([block]), side, plan)).describe()
+        seen = {} if band is None else noted(side, block.column(band.columns[side]), band)
+        yield written | seen
 
 
 def routed(
@@ -50,8 +53,13 @@ def routed(
     """The rows of each batch that are for one instance, with its number."""
     for batch in batches:
         order, offsets = plan.router.group(side, batch)
-        grouped = batch.take(pa.array(order))
-        for instance in range(plan.instances):
+        # Copies of rows for all instances at once could be many times as large as the batch.
+        grouped = batch.take(pa.array(order)) if len(order) <= len(batch) else None
+        for instance in range(plan.router.instances):
             start, stop = int(offsets[instance]), int(offsets[instance + 1])
-            if stop > start:
+            if stop == start:
+                continue
+            if grouped is None:
+                yield instance, batch.take(pa.array(order[start:stop]))
+            else:
                 yield instance, grouped.slice(start, stop - start)

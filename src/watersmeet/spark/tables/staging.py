@@ -16,6 +16,7 @@ from watersmeet.model import Side
 from watersmeet.rows.rebatched import rebatched
 from watersmeet.spark.jobs import Record, run_over, run_tasks
 from watersmeet.spark.scans.relation import PlainScan, StagedRows
+from watersmeet.spark.tables.histograms import Histogram
 from watersmeet.spark.tables.plan import Plan, Sizes
 from watersmeet.spark.tables.scanning import routed, stage
 from watersmeet.store.exchange import Sections
@@ -24,9 +25,13 @@ Relation = PlainScan | StagedRows
 Staged = Mapping[Side, Sequence[Sections]]
 
 
-def staged(relations: tuple[Relation, Relation], plan: Plan) -> dict[Side, list[Sections]]:
-    """The files of each side that is no plain scan."""
-    found = {}
+def staged(
+    relations: tuple[Relation, Relation], plan: Plan
+) -> tuple[dict[Side, list[Sections]], dict[Side, Histogram]]:
+    """The files of each side that is no plain scan; and, if rows are divided by their values, about
+    where those are."""
+    found: dict[Side, list[Sections]] = {}
+    seen: dict[Side, Histogram] = {}
     for side in Side:
         relation = relations[side]
         if isinstance(relation, StagedRows):
@@ -38,7 +43,9 @@ def staged(relations: tuple[Relation, Relation], plan: Plan) -> dict[Side, list[
             )
             files = map(Sections.from_description, records)
             found[side] = sorted(files, key=lambda file: file.name)
-    return found
+            if plan.band is not None:
+                seen[side] = Histogram.of(records, source="a look at every staged block")
+    return found, seen
 
 
 def sizes_of(relations: tuple[Relation, Relation], files: Staged) -> Sizes:
@@ -55,10 +62,12 @@ def sizes_of(relations: tuple[Relation, Relation], files: Staged) -> Sizes:
     return Sizes((rows[0], rows[1]), (nbytes[0], nbytes[1]))
 
 
-def divided(
-    spark: SparkSession, files: Staged, sizes: Sizes, *, plan: Plan
-) -> tuple[Plan, dict[Side, list[Sections]]]:
+def divided(spark: SparkSession, files: Staged, sizes: Sizes, *, plan: Plan) -> tuple[Plan, Staged]:
     """The plan for tables of these sizes, and the files divided among its instances."""
+    if plan.band is not None:  # Its instances have been chosen, and no rows divided yet.
+        if plan.instances == 1:
+            return plan, dict(files)
+        return plan, {side: _again(spark, side, files[side], plan=plan) for side in files}
     fitted = plan.fitted(sizes)
     if fitted.instances > plan.instances and fitted.keeps_operators:
         # The rows fit as they are divided; with more instances the join would be little faster.
@@ -96,4 +105,5 @@ def _again(
     )
     for file in files:
         plan.storage.delete(file.name)
-    return [Sections.from_description(record) for record in records]
+    found = [Sections.from_description(record) for record in records]
+    return [replace(new, divided=old.rows) for new, old in zip(found, files, strict=True)]
