@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from watersmeet import errors
 
 __all__ = [
-    "StreamLog", "__version__", "aggregate", "avg", "band", "count", "errors", "join",
-    "join_streams", "local", "session", "stddev", "stddev_pop", "stream_error", "stream_metrics",
-    "sum", "var_pop", "variance", "within",
+    "StreamLog", "__version__", "aggregate", "avg", "band", "between", "count", "errors", "join",
+    "join_streams", "local", "overlaps", "session", "stddev", "stddev_pop", "stream_error",
+    "stream_metrics", "sum", "var_pop", "variance", "within",
 ]  # fmt: skip
 
 # What needs Spark, and the module it comes from.
@@ -33,8 +33,9 @@ _SPARK = {
 # How aggregates are written, with Spark or without.
 _AGGREGATES = {"avg", "count", "stddev", "stddev_pop", "sum", "var_pop", "variance"}
 
-# How bands are written, with Spark or without.
+# How bands and intervals are written, with Spark or without.
 _BANDS = {"band", "within"}
+_INTERVALS = {"between", "overlaps"}
 
 if TYPE_CHECKING:
     from watersmeet import local
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
         var_pop,
         variance,
     )
+    from watersmeet.rows.intervals import between, overlaps
     from watersmeet.rows.spans import band, within
     from watersmeet.spark.aggregates.aggregate import aggregate
     from watersmeet.spark.session import session
@@ -67,6 +69,8 @@ else:
             return getattr(import_module("watersmeet.aggregates.ask.specification"), name)
         if name in _BANDS:
             return getattr(import_module("watersmeet.rows.spans"), name)
+        if name in _INTERVALS:
+            return getattr(import_module("watersmeet.rows.intervals"), name)
         if name in _SPARK:
             return getattr(_import_spark(_SPARK[name], name), name)
         if name == "__version__":

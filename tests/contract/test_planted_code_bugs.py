@@ -20,18 +20,18 @@ BUGS = {
     "a band ends a step too early": Bug(
         "band",
         (IntegerBand, "reach"),
-        "_code(_plus(steps, high))",
-        "_code(_plus(steps, high - 1))",
+        "step_code(_plus(steps, high))",
+        "step_code(_plus(steps, high - 1))",
     ),
     "a band begins a step too late": Bug(
         "equal and band",
         (IntegerBand, "reach"),
-        "_code(_plus(steps, low))",
-        "_code(_plus(steps, low + 1))",
+        "step_code(_plus(steps, low))",
+        "step_code(_plus(steps, low + 1))",
     ),
     "negative values have codes above all others": Bug(
         "band",
-        (bands, "_code"),
+        (bands, "step_code"),
         "steps.view(np.uint64) ^ _SIGN",
         "steps.view(np.uint64)",
     ),

@@ -159,15 +159,15 @@ BUGS = {
     ),
     "a block whose first code is just within reach is not read": Bug(
         "diner",
-        (NestedLoop, "_inner_blocks"),
-        "(others.first[inner] <= np.uint64(last))",
-        "(others.first[inner] < np.uint64(last))",
+        (Edge, "can_meet"),
+        "(others[0] <= np.uint64(last))",
+        "(others[0] < np.uint64(last))",
     ),
     "a block whose last code is just within reach is not read": Bug(
         "diner",
-        (NestedLoop, "_inner_blocks"),
-        "(others.last[inner] >= np.uint64(first))",
-        "(others.last[inner] > np.uint64(first))",
+        (Edge, "can_meet"),
+        "(others[1] >= np.uint64(first))",
+        "(others[1] > np.uint64(first))",
     ),
     "what the first outer row reaches is taken for what all reach": Bug(
         "diner",

@@ -162,6 +162,12 @@ WRONG += [
     (["right.parquet", "--within", "k=NaN"], "A band ends at NaN"),
     (["right.parquet", "--within", "k=5 seconds"], "Give a number"),
     (["right.parquet", "--within", "nope=5"], "no column 'nope'"),
+    (["right.parquet", "--between", "k"], "does not name the column of a value and the two"),
+    (["right.parquet", "--between", "k=v"], "Write for example --between price=low..high"),
+    (["right.parquet", "--between", "k=v.."], "does not name the column"),
+    (["right.parquet", "--between", "k=nope..k"], "no column 'nope'"),
+    (["right.parquet", "--between", "k=k..k"], "Both ends of an interval"),
+    (["right.parquet", "--overlaps", "k=v..w"], "does not name the columns of two intervals"),
     (["right.parquet", "--within", "k=5", "--algorithm", "rpj"], "not a band of values"),
 ]
 
@@ -213,6 +219,9 @@ def test_values_that_are_close(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             ["--within", "at = 1 minute 1 second", "--within", "t , u = 9"],
             "abs(l.b_at - r.b_at) <= 61 AND abs(l.t - r.u) <= 9",
         ),
+        (["--between", "t=k..u"], "r.k <= l.t AND l.t <= r.u"),
+        (["--on", "k", "--between", "a .. t = u"], "l.k = r.k AND l.a <= r.u AND r.u <= l.t"),
+        (["--overlaps", "a..t=b..u"], "l.a <= r.u AND r.b <= l.t"),
     ):
         join = ["join", "left.parquet", "right.parquet", *arguments]
         assert main([*join, "-o", "out.parquet", "--force"]) == 0

@@ -71,8 +71,9 @@ class Sides:
         mine, others = self.rows[side].codes, self.rows[side.other].codes
         found = np.ones((len(mine), len(others)), np.bool_)
         for block in ([*range(len(mine))], *([n, m] for n in range(len(mine)) for m in range(n))):
-            first, last = self.edge.around(side, mine[block])
-            found[block] &= (np.uint64(first) <= others) & (others <= np.uint64(last))
+            codes = mine[block]
+            ends = np.array([codes.min()]), np.array([codes.max()])
+            found[block] &= self.edge.can_meet(side, ends, (others, others))
         return found if side is Side.LEFT else found.T
 
     def decided(self, candidates: Found) -> Found:

@@ -15,6 +15,8 @@ from watersmeet.cli.preview import Preview
 from watersmeet.cli.progress import ProgressLine
 from watersmeet.errors import InvalidArgument
 from watersmeet.rows.bands import Band
+from watersmeet.rows.intervals import Overlap, between, overlaps
+from watersmeet.rows.on import Near
 from watersmeet.rows.spans import within
 
 
@@ -44,6 +46,21 @@ def add_parser(commands: Any) -> None:
         "'5 seconds'; LEFT,RIGHT=WIDTH when the names differ; may be repeated, and --on left out",
     )
     parser.add_argument(
+        "--between",
+        action="append",
+        default=[],
+        metavar="COLUMN=LOW..HIGH",
+        help="the column of LEFT that lies between two columns of RIGHT; LOW..HIGH=COLUMN when "
+        "LEFT has the interval; may be repeated",
+    )
+    parser.add_argument(
+        "--overlaps",
+        action="append",
+        default=[],
+        metavar="START..END=FROM..TO",
+        help="the intervals of LEFT and of RIGHT that overlap; may be repeated",
+    )
+    parser.add_argument(
         "--how", default="inner", help="inner (default), left, right, full, semi or anti"
     )
     parser.add_argument("--algorithm", default="auto", help="auto (default), rpj, shj, diner, ...")
@@ -63,7 +80,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    on = _on(arguments.on, arguments.within)
+    on = _on(arguments)
     if arguments.output is not None:
         inputs = [arguments.left, arguments.right]
         check_output(arguments.output, inputs=inputs, force=arguments.force)
@@ -99,14 +116,50 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _on(equal: list[str], close: list[str]) -> list[str | tuple[str, str] | Band]:
-    if not (equal or close):
+def _on(arguments: argparse.Namespace) -> list[str | tuple[str, str] | Near]:
+    on = [
+        *map(_columns, arguments.on),
+        *map(_band, arguments.within),
+        *map(_between, arguments.between),
+        *map(_overlaps, arguments.overlaps),
+    ]
+    if not on:
         raise InvalidArgument(
-            "Neither --on nor --within says which rows belong together.",
+            "Neither --on nor --within, --between or --overlaps says which rows belong together.",
             remedy="Name a column that must be equal, as in --on id, or one whose values must be "
             "close, as in --within 'time=5 seconds'.",
         )
-    return [*map(_columns, equal), *map(_band, close)]
+    return on
+
+
+def _between(text: str) -> Overlap:
+    left, right = _sides(text)
+    if len(left) + len(right) != 3:
+        raise InvalidArgument(
+            f"--between {text!r} does not name the column of a value and the two of an interval.",
+            remedy="Write for example --between price=low..high, or --between low..high=price if "
+            "the left input has the interval.",
+        )
+    if len(left) == 1:
+        return between(left[0], (right[0], right[1]))
+    return between((left[0], left[1]), right[0])
+
+
+def _overlaps(text: str) -> Overlap:
+    left, right = _sides(text)
+    if (len(left), len(right)) != (2, 2):
+        raise InvalidArgument(
+            f"--overlaps {text!r} does not name the columns of two intervals.",
+            remedy="Write for example --overlaps start..end=from..to.",
+        )
+    return overlaps((left[0], left[1]), (right[0], right[1]))
+
+
+def _sides(text: str) -> tuple[list[str], list[str]]:
+    """The columns of both sides of an equals sign; none if a name is missing."""
+    left, _, right = text.partition("=")
+    names = [[name.strip() for name in side.split("..")] for side in (left, right)]
+    return (names[0], names[1]) if all(map(all, names)) else ([], [])
 
 
 def _band(text: str) -> Band:

@@ -20,7 +20,7 @@ from watersmeet.operators.regions.join import RegionJoin
 from watersmeet.operators.tree.algorithm import TREE
 from watersmeet.operators.tree.join import TreeJoin
 from watersmeet.operators.tuning import Tuning
-from watersmeet.rows.predicates import EqualKeys
+from watersmeet.rows.predicates import EqualKeys, IntervalsOverlap
 from watersmeet.rows.schema import MOST_INPUTS, JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
@@ -172,12 +172,17 @@ def check_predicates(name: str, schema: JoinSchema) -> None:
     able = [each for each in MECHANISMS if each.for_users and _takes(each, schema)]
     if _takes(mechanism, schema):
         return
-    what = f"{len(schema.inputs)} inputs" if len(schema.inputs) > 2 else "a band of values"
+    near = "intervals" if _has_intervals(schema) else "a band of values"
+    what = f"{len(schema.inputs)} inputs" if len(schema.inputs) > 2 else near
     names = ", ".join(algorithm for each in able for algorithm in each.algorithms)
     raise InvalidArgument(
         f"algorithm={name!r} joins two inputs on equal keys, not {what}.",
         remedy=f"Use one of {names}." if names else "Join on equal keys, and filter the result.",
     )
+
+
+def _has_intervals(schema: JoinSchema) -> bool:
+    return any(isinstance(each, IntervalsOverlap) for each in schema.predicates)
 
 
 def _takes(mechanism: Mechanism, schema: JoinSchema) -> bool:

@@ -20,7 +20,7 @@ def find(
     no more at a time than fit `pairs`."""
     waiting: list[tuple[Index, Index]] = []
     count, most = 0, len(pairs)
-    for first, last in edge.reaches(end, codes):
+    for first, last in edge.reaches(end, codes, index.present):
         for pair in index.find(first, pairs, until=last):
             # Copied: the buffer is used again before these are yielded.
             found, asked = (each.copy() for each in pair)

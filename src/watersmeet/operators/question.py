@@ -11,10 +11,10 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import ALGORITHMS, check_predicates, find_algorithm
 from watersmeet.rows.condition import ConditionLike
-from watersmeet.rows.on import On, bands_of, check_name, key_names
+from watersmeet.rows.on import On, check_name, key_names, near_of
 from watersmeet.rows.schema import JoinSchema
 
-# What `auto` is for equal keys, and for bands.
+# What `auto` is for equal keys, and for bands and intervals.
 _AUTO, _AUTO_BANDS = "rpj", "diner"
 
 
@@ -76,12 +76,13 @@ class Question:
     def _check_columns(self, side: Side, schema: pa.Schema) -> None:
         for names in key_names(self.on):
             check_name(names.of(side), schema.names, side)
-        for each in bands_of(self.on):
-            check_name((each.left, each.right)[side], schema.names, side)
+        for each in near_of(self.on):
+            for name in each.columns_of(side):
+                check_name(name, schema.names, side)
 
 
 def _chosen(on: Any) -> str:
-    return _AUTO_BANDS if bands_of(on) else _AUTO
+    return _AUTO_BANDS if near_of(on) else _AUTO
 
 
 def _check_text(value: object, name: str, *, example: str) -> None:

@@ -116,17 +116,17 @@ class IntegerBand:
         return numbers
 
     def encode(self, side: Side, values: pa.Array) -> Encoded:
-        steps, valid = self._steps(values)
-        return Encoded(_code(steps), valid)
+        steps, valid = steps_of(values, self.kind)
+        return Encoded(step_code(steps), valid)
 
     def reach(self, side: Side, codes: Codes) -> tuple[Codes, Codes]:
         steps: Integers = (codes ^ _SIGN).view(np.int64)
         low, high = (self.low, self.high) if side is Side.RIGHT else _negated(self.high, self.low)
         first, last = np.zeros(len(steps), np.uint64), np.full(len(steps), _LAST_CODE, np.uint64)
         if low is not None:
-            first = _code(_plus(steps, low))
+            first = step_code(_plus(steps, low))
         if high is not None:
-            last = _code(_plus(steps, high))
+            last = step_code(_plus(steps, high))
         # An end that is beyond all numbers, not only cut off there: nothing is in reach.
         if low is not None and low > 0:
             beyond = steps > _MOST - low
@@ -137,7 +137,7 @@ class IntegerBand:
         return first, last
 
     def holds(self, left: pa.Array, right: pa.Array) -> Mask:
-        (x, _), (y, _) = self._steps(left), self._steps(right)
+        (x, _), (y, _) = steps_of(left, self.kind), steps_of(right, self.kind)
         inside = np.ones(len(x), np.bool_)
         if self.low is not None:
             inside &= _at_least(x, y, self.low)
@@ -163,29 +163,31 @@ class IntegerBand:
         except (pa.ArrowException, OverflowError):
             return f"{steps} steps of {self.kind}"
 
-    def _steps(self, values: pa.Array) -> tuple[Integers, Mask | None]:
-        values, valid = _filled(values)
-        if pt.is_decimal(self.kind):
-            # Two's complement, low word first: a short decimal is its low word.
-            words = fixed_bytes(values.cast(pa.decimal128(38, self.kind.scale)), 16).view("<i8")
-            return np.ascontiguousarray(words[::2]), valid
-        try:
-            values = values.cast(self.kind)
-        except pa.ArrowInvalid as error:
-            raise SchemaError(
-                f"A value of type {values.type} cannot be expressed as {self.kind}: {error}.",
-                remedy="Cast both columns of the band to the same unit first.",
-            ) from error
-        if not pt.is_integer(self.kind):
-            values = values.view(pa.int32() if self.kind.bit_width == 32 else pa.int64())
-        return values.to_numpy().astype(np.int64, copy=False), valid
+
+def steps_of(values: pa.Array, kind: pa.DataType) -> tuple[Integers, Mask | None]:
+    """Values as whole numbers of steps of a type, and which of them are not null."""
+    values, valid = _filled(values)
+    if pt.is_decimal(kind):
+        # Two's complement, low word first: a short decimal is its low word.
+        words = fixed_bytes(values.cast(pa.decimal128(38, kind.scale)), 16).view("<i8")
+        return np.ascontiguousarray(words[::2]), valid
+    try:
+        values = values.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise SchemaError(
+            f"A value of type {values.type} cannot be expressed as {kind}: {error}.",
+            remedy="Cast all columns that are compared to the same unit first.",
+        ) from error
+    if not pt.is_integer(kind):
+        values = values.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    return values.to_numpy().astype(np.int64, copy=False), valid
 
 
 def _negated(low: int | None, high: int | None) -> tuple[int | None, int | None]:
     return (None if low is None else -low), (None if high is None else -high)
 
 
-def _code(steps: Integers) -> Codes:
+def step_code(steps: Integers) -> Codes:
     codes: Codes = steps.view(np.uint64) ^ _SIGN
     return codes
 
@@ -255,8 +257,8 @@ class FloatBand:
         return whole
 
     def encode(self, side: Side, values: pa.Array) -> Encoded:
-        floats, valid = self._floats(values)
-        codes = _float_code(floats)
+        floats, valid = floats_of(values)
+        codes = float_code(floats)
         codes[np.isnan(floats)] = _LAST_CODE if side is Side.LEFT else 0
         return Encoded(codes, valid)
 
@@ -270,21 +272,21 @@ class FloatBand:
             if self.low is not None:
                 before = self._next(self.low, -math.inf)
                 if side is Side.LEFT:
-                    last = _float_code(_rounded(floats - before, math.inf))
+                    last = float_code(_rounded(floats - before, math.inf))
                 else:
-                    first = _float_code(_rounded(floats + before, -math.inf))
+                    first = float_code(_rounded(floats + before, -math.inf))
             if self.high is not None:
                 behind = self._next(self.high, math.inf)
                 if side is Side.LEFT:
-                    first = _float_code(_rounded(floats - behind, -math.inf))
+                    first = float_code(_rounded(floats - behind, -math.inf))
                 else:
-                    last = _float_code(_rounded(floats + behind, math.inf))
+                    last = float_code(_rounded(floats + behind, math.inf))
         nan = np.isnan(floats)
         first[nan], last[nan] = (0, _LAST_CODE) if self.high is None else (1, 0)
         return first, last
 
     def holds(self, left: pa.Array, right: pa.Array) -> Mask:
-        (x, _), (y, _) = self._floats(left), self._floats(right)
+        (x, _), (y, _) = floats_of(left), floats_of(right)
         with np.errstate(invalid="ignore", over="ignore"):
             if self.narrow:
                 apart = (x.astype(np.float32) - y.astype(np.float32)).astype(np.float64)
@@ -312,15 +314,17 @@ class FloatBand:
             return float(near)
         return float(np.nextafter(near, np.float32(towards)))
 
-    def _floats(self, values: pa.Array) -> tuple[Floats, Mask | None]:
-        values, valid = _filled(values)
-        if pt.is_decimal(values.type):
-            values = converted(values, pa.float64())
-        floats = values.to_numpy(zero_copy_only=False).astype(np.float64)
-        return floats + 0.0, valid  # -0.0 becomes 0.0
+
+def floats_of(values: pa.Array) -> tuple[Floats, Mask | None]:
+    """Values as Spark converts them to 64 bits, and which of them are not null."""
+    values, valid = _filled(values)
+    if pt.is_decimal(values.type):
+        values = converted(values, pa.float64())
+    floats = values.to_numpy(zero_copy_only=False).astype(np.float64)
+    return floats + 0.0, valid  # -0.0 becomes 0.0
 
 
-def _float_code(floats: Floats) -> Codes:
+def float_code(floats: Floats) -> Codes:
     bits = floats.view(np.uint64)
     codes: Codes = np.where(bits & _SIGN != 0, ~bits, bits | _SIGN)
     return codes

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.model import Side
 from watersmeet.rows.band_codecs import BandCodec, FloatBand, IntegerBand
 from watersmeet.rows.types import Incomparable, common_type
 
@@ -78,6 +80,13 @@ class Band:
         if high is not None:
             words = f"{words} {'<' if self.high_open else '<='} {_in_words(high)}"
         return words
+
+    def columns_of(self, side: Side) -> tuple[str]:
+        return (self.left if side is Side.LEFT else self.right,)
+
+    def renamed(self, rename: Callable[[Side, str], str]) -> Band:
+        left, right = rename(Side.LEFT, self.left), rename(Side.RIGHT, self.right)
+        return replace(self, left=left, right=right)
 
     @property
     def _open_ends(self) -> bool:

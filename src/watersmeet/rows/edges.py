@@ -1,14 +1,17 @@
 """All that must hold between the rows of two inputs, with one code a row by which rows are ordered.
 
 Mechanisms that keep rows in order of their codes (operators/regions) join two inputs along an edge:
-an equality, bands, or both. Under one code all partners of a row are close together:
+an equality, bands, intervals, or several of them. Under one code all partners of a row are close
+together:
 
 * a band orders rows by their value;
 * an equality of numbers, dates or times orders them by their value too, any other by a hash;
 * an equality and a band with two ends order rows by *bucket*, then by key. Buckets are half as wide
   as the band, so that partners are in the same bucket or in neighbours. "The same symbol within 5
   seconds" is found by looking for the symbol in three buckets, however often the symbol occurs at
-  other times, and rows that arrive in order of time are stored and spilled in that order.
+  other times, and rows that arrive in order of time are stored and spilled in that order;
+* intervals order rows by key, if there is an equality, then by the power of two of their length,
+  then by their start (rows/interval_order.py).
 
 Codes only propose candidates. All parts of the edge are decided on values, but for a part that the
 codes themselves decide.
@@ -28,14 +31,25 @@ import pyarrow.types as pt
 from watersmeet.model import Side
 from watersmeet.rows.address import Rows
 from watersmeet.rows.encoded import Codes, Encoded
+from watersmeet.rows.interval_order import ByKeyThenClass
 from watersmeet.rows.keys import CodeKeys, KeyCodec, equal_keys
 from watersmeet.rows.leaves import Mask
-from watersmeet.rows.predicates import Columns, Encode, EqualKeys, Predicate, ValuesInBand, Verify
+from watersmeet.rows.predicates import (
+    Columns,
+    Encode,
+    EqualKeys,
+    IntervalsOverlap,
+    Predicate,
+    ValuesInBand,
+    Verify,
+)
 
 _KEY_BITS = 24
 _KEYS = np.uint64(2**_KEY_BITS - 1)
 _BUCKETS = np.uint64(2 ** (64 - _KEY_BITS))
 _LAST_CODE = np.uint64(2**64 - 1)
+
+ALL_CLASSES = 2**64 - 1
 
 Reach = tuple[Codes, Codes]
 
@@ -45,8 +59,14 @@ class Order(Protocol):
 
     def code(self, end: Side, codes: Sequence[Codes]) -> Codes: ...
 
-    def reaches(self, end: Side, codes: Codes) -> Iterator[Reach]:
-        """Ranges, from a first to a last code, in which all partners are; no two overlap."""
+    def classes(self, codes: Codes) -> int:
+        """Into which classes these codes fall, a bit for each. Ranges to look for partners in
+        differ from class to class."""
+        ...
+
+    def reaches(self, end: Side, codes: Codes, present: int) -> Iterator[Reach]:
+        """Ranges, from a first to a last code, in which all partners are that have these classes;
+        no two overlap."""
         ...
 
     def reach(self, end: Side, codes: Codes) -> Reach:
@@ -57,9 +77,33 @@ class Order(Protocol):
         """Whether a part of the edge holds for all rows that `reaches` finds."""
         ...
 
+    def places(self, codes: Codes) -> Codes:
+        """Numbers that are close for rows whose partners are."""
+        ...
+
+    def can_meet(self, end: Side, mine: Reach, others: Reach) -> Mask | None:
+        """Which blocks of the other end, each with its first and last code, can have partners of
+        rows in these blocks; None if that is what `reach` says."""
+        ...
+
+
+class OneClass:
+    """What is the same for all orders in which one class has all codes."""
+
+    __slots__ = ()
+
+    def classes(self, codes: Codes) -> int:
+        return 1
+
+    def places(self, codes: Codes) -> Codes:
+        return codes
+
+    def can_meet(self, end: Side, mine: Reach, others: Reach) -> Mask | None:
+        return None
+
 
 @dataclass(frozen=True, slots=True)
-class ByPart:
+class ByPart(OneClass):
     """The code of one part."""
 
     number: int
@@ -68,7 +112,7 @@ class ByPart:
     def code(self, end: Side, codes: Sequence[Codes]) -> Codes:
         return codes[self.number]
 
-    def reaches(self, end: Side, codes: Codes) -> Iterator[Reach]:
+    def reaches(self, end: Side, codes: Codes, present: int) -> Iterator[Reach]:
         yield self.reach(end, codes)
 
     def reach(self, end: Side, codes: Codes) -> Reach:
@@ -79,7 +123,7 @@ class ByPart:
 
 
 @dataclass(frozen=True, slots=True)
-class ByBucketThenKey:
+class ByBucketThenKey(OneClass):
     """The number of a row's bucket, then some bits of the hash of its key.
 
     The numbers of buckets begin again at 0 after the last, so that any value has one.
@@ -94,7 +138,7 @@ class ByBucketThenKey:
         middle = buckets.view(np.uint64) + _BUCKETS // np.uint64(2)
         return ((middle % _BUCKETS) << np.uint64(_KEY_BITS)) | (codes[self.equal] & _KEYS)
 
-    def reaches(self, end: Side, codes: Codes) -> Iterator[Reach]:
+    def reaches(self, end: Side, codes: Codes, present: int) -> Iterator[Reach]:
         bucket, key = codes >> np.uint64(_KEY_BITS), codes & _KEYS
         for apart in (-1, 0, 1):
             near = (bucket + np.uint64(apart % 2**64)) % _BUCKETS
@@ -114,8 +158,8 @@ class ByBucketThenKey:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """A predicate that consists of others between the same two inputs: at most one equality, and
-    bands."""
+    """A predicate that consists of others between the same two inputs: at most one equality, bands
+    and intervals."""
 
     ends: tuple[int, int]
     parts: tuple[Predicate, ...]
@@ -130,6 +174,10 @@ class Edge:
         if equal is not None and closed:
             order = ByBucketThenKey(equal, closed[0], bands[closed[0]])
             return cls(parts[0].ends, tuple(parts), order)
+        overlaps = {n: each for n, each in enumerate(parts) if isinstance(each, IntervalsOverlap)}
+        if overlaps and not closed:
+            number = next(iter(overlaps))
+            return cls(parts[0].ends, tuple(parts), ByKeyThenClass(number, overlaps[number], equal))
         parts = tuple(_rising(each) if isinstance(each, EqualKeys) else each for each in parts)
         number = equal if equal is not None else (closed or list(bands))[0]
         return cls(parts[0].ends, parts, ByPart(number, parts[number]))
@@ -165,10 +213,19 @@ class Edge:
     def reach(self, end: Side, codes: Codes) -> Reach:
         return self.order.reach(end, codes)
 
-    def reaches(self, end: Side, codes: Codes) -> Iterator[Reach]:
+    def reaches(self, end: Side, codes: Codes, present: int = ALL_CLASSES) -> Iterator[Reach]:
         """For each code of one end, several ranges of codes in which all partners at the other end
-        are. They have fewer other rows than the one range of `reach`."""
-        return self.order.reaches(end, codes)
+        are that have these classes. They have fewer other rows than the one range of `reach`."""
+        return self.order.reaches(end, codes, present)
+
+    def can_meet(self, end: Side, mine: Reach, others: Reach) -> Mask:
+        """Which blocks of the other end, each with its first and last code, can have partners of
+        rows in these blocks."""
+        meets = self.order.can_meet(end, mine, others)
+        if meets is None:
+            first, last = self.around(end, np.append(*mine))
+            meets = (others[0] <= np.uint64(last)) & (others[1] >= np.uint64(first))
+        return meets
 
     def around(self, end: Side, codes: Codes) -> tuple[int, int]:
         """The first and the last code that partners of rows of one end can have, whose codes lie

@@ -9,6 +9,7 @@ from typing import Any
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import Side
 from watersmeet.rows.bands import Band
+from watersmeet.rows.intervals import Overlap
 from watersmeet.rows.spans import together
 
 
@@ -36,26 +37,32 @@ class Equal:
         return cls(tuple(key_names(on)), ends)
 
 
-On = str | Band | Sequence[str | tuple[str, str] | KeyNames | Band] | Mapping[str, str]
+Near = Band | Overlap
+"""A predicate that is about more than equal keys."""
+Asked = Equal | Near
+On = str | Near | Sequence[str | tuple[str, str] | KeyNames | Near] | Mapping[str, str]
 
 
-def parse_on(on: Any) -> list[Equal | Band]:
-    """The predicates of a join of two inputs: one of all equal keys, and one for each band."""
-    bands = together(bands_of(on))
-    if not bands:
+def parse_on(on: Any) -> list[Asked]:
+    """The predicates of a join of two inputs: one of all equal keys, and one for each band and
+    each pair of intervals."""
+    near = near_of(on)
+    if not near:
         return [Equal.of(on)]
     keys = key_names(on)
-    return [*([Equal(tuple(keys))] if keys else []), *bands]
+    bands = together([each for each in near if isinstance(each, Band)])
+    overlaps = dict.fromkeys(each for each in near if isinstance(each, Overlap))
+    return [*([Equal(tuple(keys))] if keys else []), *bands, *overlaps]
 
 
-def bands_of(on: Any) -> list[Band]:
-    """The bands in `on`."""
+def near_of(on: Any) -> list[Near]:
+    """The bands and intervals in `on`."""
     items = list(on) if isinstance(on, list | tuple) else [on]
-    return [item for item in items if isinstance(item, Band)]
+    return [item for item in items if isinstance(item, Near)]
 
 
 def key_names(on: Any) -> list[KeyNames]:
-    """The pairs of key columns, from any way to write `on` but with bands."""
+    """The pairs of key columns, from any way to write `on`, without bands and intervals."""
     items: list[object]
     if isinstance(on, Mapping):
         items = list(on.items())
@@ -66,7 +73,7 @@ def key_names(on: Any) -> list[KeyNames]:
     names: list[KeyNames] = []
     for item in items:
         match item:
-            case Band():
+            case Band() | Overlap():
                 continue
             case KeyNames():
                 names.append(item)
@@ -79,7 +86,7 @@ def key_names(on: Any) -> list[KeyNames]:
                     f"on={on!r} does not name key columns.",
                     remedy='Write on="k", on=["k", "j"], on=[("a", "b")] or on={"a": "b"}.',
                 )
-    if not names and any(isinstance(item, Band) for item in items):
+    if not names and any(isinstance(item, Near) for item in items):
         return []
     if not names or len({(each.left, each.right) for each in names}) < len(names):
         raise InvalidArgument(

@@ -2,8 +2,9 @@
 
 A predicate stands between two inputs. A row has one *code* for each predicate that it takes part
 in, an unsigned 64-bit number: a hash of its key for `EqualKeys`, a number that rises with its value
-for `ValuesInBand`. All partners of a row have codes within its `reach`, but not all rows with such
-codes are partners: an index finds candidates by their codes, and values decide.
+for `ValuesInBand`, the class and the start of its interval for `IntervalsOverlap`. All partners of
+a row have codes within its `reach`, but not all rows with such codes are partners: an index finds
+candidates by their codes, and values decide.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.model import Side
 from watersmeet.rows.address import Rows
 from watersmeet.rows.band_codecs import BandCodec
 from watersmeet.rows.encoded import Codes, Encoded
+from watersmeet.rows.interval_codecs import Interval, OverlapCodec
 from watersmeet.rows.keys import KeyCodec, equal_keys
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.output import KeyPair
@@ -158,7 +161,52 @@ class ValuesInBand:
 
     def _holds(self, left: Rows, right: Rows) -> Mask:
         mine, others = (
-            rows.source.take(column, rows.index)
-            for rows, column in zip((left, right), self.columns, strict=True)
+            _taken(rows, column) for rows, column in zip((left, right), self.columns, strict=True)
         )
         return self.codec.holds(mine, others)
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalsOverlap:
+    """Rows of two inputs whose intervals overlap; one side, or both, may have points instead."""
+
+    ends: tuple[int, int]
+    columns: tuple[tuple[int, int], tuple[int, int]]
+    """Of each side, the columns of start and end; twice the same for a point."""
+    codec: OverlapCodec
+    words: str
+    hidden: None = None
+    codes_decide: bool = False
+    reach_decides: bool = False
+
+    def describe(self) -> list[str]:
+        return [self.words]
+
+    def encoder(self, end: Side) -> Encode:
+        return partial(self._encode, end)
+
+    def _encode(self, end: Side, batch: Columns) -> Encoded:
+        return self.codec.encode(_interval(self.columns[end], batch.column))
+
+    def reach(self, end: Side, codes: Codes) -> tuple[Codes, Codes]:
+        """All codes: ByKeyThenClass (rows/interval_order.py) knows smaller ranges."""
+        return np.zeros_like(codes), np.full_like(codes, 2**64 - 1)
+
+    def verifier(self, hidden: tuple[int, int]) -> Verify:
+        return self._holds
+
+    def _holds(self, left: Rows, right: Rows) -> Mask:
+        mine, others = (
+            _interval(columns, partial(_taken, rows))
+            for rows, columns in zip((left, right), self.columns, strict=True)
+        )
+        return self.codec.holds(mine, others)
+
+
+def _taken(rows: Rows, column: int) -> pa.Array:
+    return rows.source.take(column, rows.index)
+
+
+def _interval(columns: tuple[int, int], column: Callable[[int], pa.Array]) -> Interval:
+    start = column(columns[0])
+    return start, start if columns[0] == columns[1] else column(columns[1])

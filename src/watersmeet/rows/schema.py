@@ -16,11 +16,19 @@ from watersmeet.rows.condition import Condition, ConditionLike
 from watersmeet.rows.edges import Edge, TakenRows
 from watersmeet.rows.encoded import Codes
 from watersmeet.rows.intake import Intake
+from watersmeet.rows.intervals import Overlap
 from watersmeet.rows.keys import KeyColumn, Rehash, codec_for, equal_keys
 from watersmeet.rows.leaves import Mask
-from watersmeet.rows.on import Equal, KeyNames, On, check_name, name_of, parse_on
+from watersmeet.rows.on import Asked, KeyNames, On, check_name, name_of, parse_on
 from watersmeet.rows.output import KeyPair, OutputColumn, output_columns
-from watersmeet.rows.predicates import Encode, EqualKeys, Predicate, ValuesInBand, Verify
+from watersmeet.rows.predicates import (
+    Encode,
+    EqualKeys,
+    IntervalsOverlap,
+    Predicate,
+    ValuesInBand,
+    Verify,
+)
 from watersmeet.rows.types import comparison_type, padding_of
 from watersmeet.rows.values import rows_where
 
@@ -92,10 +100,10 @@ class JoinSchema:
         """The schema of a join of two inputs; errors are found here, before a row is read.
 
         `on` is a column name, a list of names, a list of (left, right) pairs, a dict
-        {left: right}, or a list in which some are a `Band`. Two keys of one name are one output
-        column, as in SQL's USING. `condition` sees the output's column names; for semi and anti
-        joins, those that an inner join would have. `rehash` replaces hashes, for tests that need
-        collisions.
+        {left: right}, or a list in which some are a `Band` or an `Overlap`. Two keys of one name
+        are one output column, as in SQL's USING. `condition` sees the output's column names; for
+        semi and anti joins, those that an inner join would have. `rehash` replaces hashes, for
+        tests that need collisions.
 
         >>> orders = pa.schema({"id": pa.int64(), "total": pa.float64()})
         >>> items = pa.schema({"id": pa.int64(), "total": pa.float64()})
@@ -116,7 +124,7 @@ class JoinSchema:
     def resolve_many(
         cls,
         inputs: Sequence[pa.Schema],
-        predicates: Sequence[Equal | Band],
+        predicates: Sequence[Asked],
         *,
         suffixes: Sequence[str] | None = None,
         condition: ConditionLike | None = None,
@@ -124,6 +132,7 @@ class JoinSchema:
     ) -> JoinSchema:
         """The inner join of any number of inputs, with predicates between some pairs of them.
 
+        >>> from watersmeet.rows.on import Equal
         >>> a, b, c = (pa.schema({"x": pa.int64(), name: pa.int64()}) for name in "abc")
         >>> chain = [Equal.of("x", (0, 1)), Equal.of("x", (1, 2))]
         >>> JoinSchema.resolve_many([a, b, c], chain).output.names
@@ -145,7 +154,7 @@ class JoinSchema:
     def _resolve(
         cls,
         inputs: tuple[pa.Schema, ...],
-        asked: Sequence[Equal | Band],
+        asked: Sequence[Asked],
         how: JoinType,
         *,
         suffixes: Sequence[str],
@@ -200,12 +209,14 @@ class JoinSchema:
 
     @property
     def bands(self) -> tuple[str, ...]:
-        """The bands of a join, in words."""
-        found = [each for each in self.predicates if isinstance(each, ValuesInBand)]
+        """The bands and intervals of a join, in words."""
+        found = [
+            each for each in self.predicates if isinstance(each, ValuesInBand | IntervalsOverlap)
+        ]
         return tuple(words for each in found for words in each.describe())
 
     def in_words(self) -> list[str]:
-        """What rows are joined on: a shared name, two that must be equal, a band."""
+        """What rows are joined on: a shared name, two that must be equal, a band, intervals."""
         names = [(key.left, key.right) for key in self.keys]
         keys = [mine if mine == other else f"{mine} = {other}" for mine, other in names]
         return [*keys, *self.bands]
@@ -329,7 +340,7 @@ def _keys(predicates: Sequence[Predicate]) -> list[tuple[tuple[int, int], KeyPai
     ]
 
 
-def _check_connected(inputs: int, predicates: Sequence[Equal | Band]) -> None:
+def _check_connected(inputs: int, predicates: Sequence[Asked]) -> None:
     if not 2 <= inputs <= MOST_INPUTS:
         raise InvalidArgument(
             f"{inputs} inputs cannot be joined.", remedy=f"Give from 2 to {MOST_INPUTS}."
@@ -347,9 +358,7 @@ def _check_connected(inputs: int, predicates: Sequence[Equal | Band]) -> None:
         )
 
 
-def _resolved(
-    asked: Equal | Band, schemas: tuple[pa.Schema, ...], rehash: Rehash | None
-) -> Predicate:
+def _resolved(asked: Asked, schemas: tuple[pa.Schema, ...], rehash: Rehash | None) -> Predicate:
     ends = schemas[asked.ends[0]], schemas[asked.ends[1]]
     if isinstance(asked, Band):
         names = (asked.left, asked.right)
@@ -358,6 +367,8 @@ def _resolved(
         left, right = (ends[end].get_field_index(names[end]) for end in Side)
         codec = asked.resolve(ends[0].field(left), ends[1].field(right))
         return ValuesInBand(asked.ends, (left, right), codec, str(asked))
+    if isinstance(asked, Overlap):
+        return _overlap(asked, ends, len(schemas))
     keys = tuple(_key_pair(ends, names, asked.ends, len(schemas)) for names in asked.keys)
     positions = [
         KeyColumn(
@@ -369,6 +380,22 @@ def _resolved(
         for key in keys
     ]
     return EqualKeys(asked.ends, keys, codec_for(positions, ends, rehash=rehash))
+
+
+def _overlap(asked: Overlap, schemas: tuple[pa.Schema, pa.Schema], inputs: int) -> IntervalsOverlap:
+    asked.check(*(schema.names for schema in schemas))
+    for end in Side:
+        for name in asked.columns_of(end):
+            check_name(name, schemas[end].names, asked.ends[end], inputs)
+    left, right = (
+        tuple(schemas[end].get_field_index(name) for name in asked.columns_of(end)) for end in Side
+    )
+    fields = [
+        (schemas[end].field(columns[0]), schemas[end].field(columns[1]))
+        for end, columns in zip(Side, (left, right), strict=True)
+    ]
+    codec = asked.resolve(fields[0], fields[1])
+    return IntervalsOverlap(asked.ends, (left, right), codec, str(asked))
 
 
 def _key_pair(

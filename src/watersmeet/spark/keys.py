@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass
+from functools import partial, reduce
 from operator import and_
 from typing import Any
 
@@ -31,8 +31,8 @@ from pyspark.sql.types import (
 
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import Side
-from watersmeet.rows.bands import Band
-from watersmeet.rows.on import KeyNames, bands_of, check_name, key_names, spelled
+from watersmeet.rows.intervals import Overlap
+from watersmeet.rows.on import KeyNames, Near, check_name, key_names, near_of, spelled
 from watersmeet.rows.output import Schemas
 from watersmeet.rows.types import comparison_type, padding_of, with_padding
 from watersmeet.spark.scans.files import JavaObject
@@ -42,8 +42,8 @@ from watersmeet.spark.sql import quoted
 
 Frames = tuple[DataFrame, DataFrame]
 OnSpark = (
-    str | Band | Column | Mapping[str, str]
-    | Sequence[str | tuple[str, str] | KeyNames | Band | Column]
+    str | Near | Column | Mapping[str, str]
+    | Sequence[str | tuple[str, str] | KeyNames | Near | Column]
 )  # fmt: skip
 """What rows are joined on: as without Spark, or Columns over both DataFrames."""
 # The position in a text of one line, and the semicolon before the plan.
@@ -115,23 +115,29 @@ def named_keys(
     return [_spelled(frames, each) for each in key_names(on)], None, ()
 
 
-def spelled_bands(frames: Frames, on: Any) -> list[Band]:
-    """The bands in `on`, with the names of columns as Spark has them."""
-    spelled_out = []
-    for each in bands_of(on):
-        names = _spelled(frames, KeyNames(each.left, each.right, shared=False))
-        spelled_out.append(replace(each, left=names.left, right=names.right))
-    return spelled_out
+def spelled_bands(frames: Frames, on: Any) -> list[Near]:
+    """The bands and intervals in `on`, with the names of columns as Spark has them."""
+    near = near_of(on)
+    if near and not key_names(on) and all(isinstance(each, Overlap) for each in near):
+        raise InvalidArgument(
+            f"on={', '.join(map(str, near))} has intervals alone, and on Spark rows are sent to "
+            "tasks by equal keys or by a band.",
+            remedy="Add a pair of equal columns, or join with wm.local.join, which takes intervals "
+            "alone.",
+        )
+    return [each.renamed(partial(_name, frames)) for each in near_of(on)]
 
 
 def _spelled(frames: Frames, names: KeyNames) -> KeyNames:
-    spark = frames[Side.LEFT].sparkSession
-    if spark.conf.get("spark.sql.caseSensitive") == "true":
-        for side in Side:
-            check_name(names.of(side), frames[side].columns, side)
-        return names
-    left, right = (spelled(names.of(side), frames[side].columns, side) for side in Side)
+    left, right = (_name(frames, side, names.of(side)) for side in Side)
     return KeyNames(left, right, names.shared)
+
+
+def _name(frames: Frames, side: Side, name: str) -> str:
+    if frames[side].sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        check_name(name, frames[side].columns, side)
+        return name
+    return spelled(name, frames[side].columns, side)
 
 
 def _from_columns(

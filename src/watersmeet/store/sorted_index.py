@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,15 @@ from watersmeet.store.index import Codes, PairBuffer
 _RATIO = 2
 
 
+Classes = Callable[[Codes], int]
+"""Says of which classes codes are, a bit for each: where to look for them may depend on that."""
+
+
+def any_class(codes: Codes) -> int:
+    """For codes of which nothing is known: they may be of each class."""
+    return 2**64 - 1
+
+
 class SortedIndex:
     """Rows 0 .. len-1 in levels, each sorted by code, the oldest and largest first.
 
@@ -28,11 +37,14 @@ class SortedIndex:
     BYTES = 12
     """Bytes of a row in the index: its code and its number."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, classes: Classes = any_class) -> None:
         self._code_arena = Arena(capacity, np.uint64)
         self._row_arena = Arena(capacity, np.int32)
         self._codes, self._rows = self._code_arena.array, self._row_arena.array
         self._ends: list[int] = []
+        self._classes = classes
+        self.present = 0
+        """The classes of all codes that are here."""
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -59,6 +71,7 @@ class SortedIndex:
         self._codes[start:stop] = codes
         np.add(order, start, out=self._rows[start:stop], casting="unsafe")
         self._ends.append(stop)
+        self.present |= self._classes(codes)
         while len(self._ends) > 1 and self._is_due():
             self._merge_last()
 
@@ -100,6 +113,7 @@ class SortedIndex:
             if to > (ends[-1] if ends else 0):
                 ends.append(to)
         self._ends = ends
+        self.present = self._classes(self._codes[:to]) if to else 0
         self._code_arena.release(to)
         self._row_arena.release(to)
         while len(self._ends) > 1 and self._is_due():

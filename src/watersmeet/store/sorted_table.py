@@ -16,7 +16,7 @@ from watersmeet.store.arena import Arena
 from watersmeet.store.flat import close_fixed
 from watersmeet.store.index import Codes
 from watersmeet.store.rows import IndexedRows, stored_bytes
-from watersmeet.store.sorted_index import SortedIndex
+from watersmeet.store.sorted_index import Classes, SortedIndex, any_class
 
 Ordered = tuple[Codes, NDArray[np.int32]]
 """Codes in order, and where each of them was before."""
@@ -43,8 +43,8 @@ class NewOrder(NamedTuple):
 class RowOrder:
     """A sorted index over all rows of a table, and two flags for each row."""
 
-    def __init__(self, rows: int) -> None:
-        self.index = SortedIndex(rows)
+    def __init__(self, rows: int, classes: Classes) -> None:
+        self.index = SortedIndex(rows, classes)
         self._regions = Arena(rows, np.uint8)
         self._joined = Arena(rows, np.uint8)
 
@@ -81,11 +81,12 @@ class SortedTable(IndexedRows):
         nbytes: int,
         encode: Callable[[Index], Codes],
         orders: int = 1,
+        classes: Classes = any_class,
     ) -> None:
         """`encode` computes the codes of rows by number in the first order: an index has them only
-        sorted."""
+        sorted. `classes` says of which classes codes are."""
         super().__init__(schema, rows=rows, nbytes=nbytes, each=sorted_bytes(schema, orders))
-        self.orders = tuple(RowOrder(rows) for _ in range(orders))
+        self.orders = tuple(RowOrder(rows, classes) for _ in range(orders))
         self._encode = encode
 
     @property

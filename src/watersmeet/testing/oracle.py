@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from watersmeet.model import JoinType, Side
-from watersmeet.rows.bands import Band
-from watersmeet.rows.on import Equal
+from watersmeet.rows.intervals import Overlap
+from watersmeet.rows.on import Asked, Equal
 from watersmeet.rows.predicates import EqualKeys
 from watersmeet.rows.schema import JoinSchema
 
@@ -54,11 +54,12 @@ def pairs_by_loop(
 
 
 def matches_by_loop(
-    inputs: Sequence[pa.Table], predicates: Sequence[Equal | Band]
+    inputs: Sequence[pa.Table], predicates: Sequence[Asked]
 ) -> list[tuple[int, ...]]:
     """Combinations of one row of each input for which all predicates hold, one by one.
 
     >>> ticks = [pa.table({"t": [1, 5, None]}), pa.table({"t": [2, 9]}), pa.table({"t": [3]})]
+    >>> from watersmeet.rows.bands import Band
     >>> near = [Band("t", "t", low=-1, high=1), Band("t", "t", low=-1, high=1, ends=(1, 2))]
     >>> matches_by_loop(ticks, near)
     [(0, 0, 0)]
@@ -77,12 +78,19 @@ def matches_by_loop(
 
 
 def _holds(
-    predicate: Equal | Band, rows: Sequence[list[dict[str, Any]]], numbers: tuple[int, ...]
+    predicate: Asked, rows: Sequence[list[dict[str, Any]]], numbers: tuple[int, ...]
 ) -> bool:
     left, right = (rows[end][numbers[end]] for end in predicate.ends)
     if isinstance(predicate, Equal):
         pairs = [(left[key.left], right[key.right]) for key in predicate.keys]
         return all(mine is not None and mine == others for mine, others in pairs)
+    if isinstance(predicate, Overlap):
+        starts = (left[predicate.left[0]], right[predicate.right[1]], predicate.left_open)
+        others = (right[predicate.right[0]], left[predicate.left[1]], predicate.right_open)
+        return all(
+            low is not None and high is not None and (low < high if strict else low <= high)
+            for low, high, strict in (starts, others)
+        )
     low, high = predicate.low, predicate.high
     mine, others = left[predicate.left], right[predicate.right]
     if mine is None or others is None:

@@ -18,8 +18,9 @@ from watersmeet.model import JoinType
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
 from watersmeet.rows.address import Matches
 from watersmeet.rows.bands import Band
+from watersmeet.rows.intervals import Overlap
 from watersmeet.rows.keys import Hashes, Rehash
-from watersmeet.rows.on import Equal
+from watersmeet.rows.on import Asked, Equal
 from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
@@ -112,11 +113,14 @@ REHASHES: dict[str, Rehash | None] = {
 }
 
 
-PREDICATES: dict[str, list[Equal | Band]] = {
+PREDICATES: dict[str, list[Asked]] = {
     "equal": [Equal.of("k")],
     "band": [Band("t", "t", low=-1, high=2)],
     "open band": [Band("t", "t", low=0, low_open=True)],
     "equal and band": [Equal.of("k"), Band("t", "t", low=-3, high=3)],
+    "between": [Overlap(("t", "t"), ("t", "u"), left_open=True)],
+    "overlaps": [Overlap(("t", "u"), ("t", "u"))],
+    "equal and overlaps": [Equal.of("k"), Overlap(("t", "u"), ("t", "u"))],
     "chain": [Equal.of("k", (0, 1)), Band("t", "t", low=-1, high=1, ends=(1, 2))],
     "star": [Equal.of("k", (0, 1)), Equal.of("k", (0, 2)), Band("t", "t", high=0, ends=(0, 3))],
     "snowflake": [
@@ -156,10 +160,10 @@ class Case:
         asked, rehash = PREDICATES[self.predicates], REHASHES[self.codes]
         if self.inputs > 2:
             return JoinSchema.resolve_many(schemas, asked, rehash=rehash)
-        bands = [each for each in asked if isinstance(each, Band)]
-        keys = ["k"] if len(bands) < len(asked) else []
+        near = [each for each in asked if not isinstance(each, Equal)]
+        keys = ["k"] if len(near) < len(asked) else []
         left, right = schemas
-        return JoinSchema.resolve(left, right, [*keys, *bands], self.how, rehash=rehash)
+        return JoinSchema.resolve(left, right, [*keys, *near], self.how, rehash=rehash)
 
     def batch(self, input: int, keys: tuple[int | None, ...], first: int) -> pa.RecordBatch:
         """Rows with these keys; `first` numbers them."""
@@ -173,6 +177,8 @@ class Case:
             # not: otherwise both predicates would hold for the same rows.
             values = [None if n % 7 == 6 else key for n, key in zip(numbers, keys, strict=True)]
             columns["t"] = pa.array(values, pa.int64())
+            if any(isinstance(each, Overlap) for each in PREDICATES[self.predicates]):
+                columns["u"] = pa.array([*map(_end, numbers, values)], pa.int64())
             remainders = [
                 None if key is None or n % 5 == 3 else key % 3
                 for n, key in zip(numbers, keys, strict=True)
@@ -182,6 +188,12 @@ class Case:
         columns[name] = pa.array(numbers, pa.int64())
         columns[f"{name}_text"] = pa.array(texts, pa.string())
         return pa.record_batch(columns)
+
+
+def _end(number: int, start: int | None) -> int | None:
+    """Where an interval ends: some are points, some end before they start, some have no end."""
+    length = (0, 1, 2, 5, -2, 3, 17, None, 4, 8)[number % 10]
+    return None if start is None or length is None else start + length
 
 
 def inputs_of(predicates: str) -> int:

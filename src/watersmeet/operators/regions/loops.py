@@ -31,7 +31,7 @@ from watersmeet.operators.regions.workspace import RegionWorkspace
 from watersmeet.operators.stage import Stage
 from watersmeet.rows.address import Index, Matches
 from watersmeet.store.runs import Piece
-from watersmeet.store.sorted_index import SortedIndex
+from watersmeet.store.sorted_index import Classes, SortedIndex
 
 Pause = Callable[[], bool]
 
@@ -118,7 +118,7 @@ class NestedLoop:
     def _outer_blocks(self) -> Index:
         """The outer blocks of the round, in the order in which they are joined.
 
-        Blocks of neighbouring codes together need few inner blocks.
+        Blocks of neighbouring places together need few inner blocks.
         """
         assert self.round is not None
         if self._order is None:
@@ -126,7 +126,8 @@ class NestedLoop:
             numbers = np.arange(self.joined[outer], self.round.until)
             if self._workspace.algorithm.skips:
                 first = self._workspace.blocks[outer].ranges.first[numbers]
-                numbers = numbers[np.argsort(first, kind="stable")]
+                places = self._workspace.edge.order.places(first)
+                numbers = numbers[np.argsort(places, kind="stable")]
             self._order = numbers
         return self._order
 
@@ -163,7 +164,7 @@ class NestedLoop:
         inner = self._inner_blocks(numbers, load[1])
         stopped = False
         if len(inner):
-            there = Load.of(self._read(outer, numbers))
+            there = Load.of(self._read(outer, numbers), self._workspace.edge.order.classes)
         while len(inner) and not stopped:
             together = self._together(outer.other, inner)
             self._workspace.metrics.blocks_joined += together
@@ -197,9 +198,11 @@ class NestedLoop:
         if not workspace.algorithm.skips:
             return inner
         mine, others = workspace.blocks[outer].ranges, workspace.blocks[outer.other].ranges
-        codes = np.append(mine.first[numbers], mine.last[numbers])
-        first, last = workspace.edge.around(outer, codes)
-        meets = (others.first[inner] <= np.uint64(last)) & (others.last[inner] >= np.uint64(first))
+        meets = workspace.edge.can_meet(
+            outer,
+            (mine.first[numbers], mine.last[numbers]),
+            (others.first[inner], others.last[inner]),
+        )
         if not current:
             workspace.metrics.blocks_skipped += int(np.count_nonzero(~meets))
         chosen: Index = inner[meets]
@@ -240,7 +243,7 @@ class Load:
     index: SortedIndex
 
     @classmethod
-    def of(cls, piece: Piece) -> Load:
-        index = SortedIndex(len(piece))
+    def of(cls, piece: Piece, classes: Classes) -> Load:
+        index = SortedIndex(len(piece), classes)
         index.add(piece.codes)
         return cls(piece, index)

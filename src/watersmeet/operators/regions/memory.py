@@ -52,7 +52,11 @@ class RegionMemory(MemoryPart):
 
     def _make_table(self, input: int, *, rows: int, nbytes: int) -> SortedTable:
         return SortedTable(
-            self._schemas[input], rows=rows, nbytes=nbytes, encode=partial(self._codes, input)
+            self._schemas[input],
+            rows=rows,
+            nbytes=nbytes,
+            encode=partial(self._codes, input),
+            classes=self._schema.edges[0].order.classes,
         )
 
     def _codes(self, input: int, index: Index) -> Codes:
