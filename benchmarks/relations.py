@@ -148,6 +148,49 @@ def uniform(folder: Path, *, rows: int, files: int) -> Relations:
     return Relations(left=tables[0], right=tables[1])
 
 
+def close(folder: Path, *, rows: int, files: int, width: int, keys: int = 0) -> Relations:
+    """Values in random order, of which each has about one within `width` on the other side: among
+    all, or among the rows of its key if there are `keys`."""
+    spread = (2 * width + 1) * rows // max(keys, 1)
+    tables = []
+    for number, name in enumerate(("left", "right")):
+        rng = np.random.default_rng([rows, keys, number])
+        columns = {"key": rng.integers(0, keys, rows)} if keys else {}
+        columns |= {f"{name}_time": rng.integers(0, spread, rows), f"{name}_id": np.arange(rows)}
+        _write(pa.table(columns), folder / name, files=files)
+        tables.append(Table(folder=str(folder / name), columns=tuple(columns)))
+    return Relations(left=tables[0], right=tables[1])
+
+
+def expected_close(relations: Relations, *, width: int) -> tuple[int, int]:
+    """Rows and checksum of the join of relations that are `close`, without joining.
+
+    A row's partners are neighbours in the order of keys and values, so that sums over them are
+    differences of sums.
+    """
+    (place, weight), (other_place, other_weight) = (
+        _placed(table, apart=2**40) for table in (relations.left, relations.right)
+    )
+    order = np.argsort(other_place)
+    other_place = other_place[order]
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(other_weight[order])])
+    first = np.searchsorted(other_place, place - width, "left")
+    last = np.searchsorted(other_place, place + width, "right")
+    total = (weight * (sums[last] - sums[first])).sum(dtype=np.uint64)
+    return int((last - first).sum()), int(total)
+
+
+def _placed(table: Table, *, apart: int) -> tuple[NDArray[np.int64], Words]:
+    """The place of each row in the order of keys, which are `apart`, and values; and its weight."""
+    rows = pa.Table.from_batches(table.batches()).combine_chunks()
+    columns = [_words(rows.column(name).chunk(0)) for name in table.columns]
+    weight = np.zeros(len(rows), np.uint64)
+    for column in columns:
+        weight = blend(weight, column)
+    *keys, values, _ = (column.view(np.int64) for column in columns)
+    return (keys[0] * apart + values if keys else values), weight
+
+
 def beginning(relations: Relations, folder: Path, *, files: int) -> Relations:
     """The first so many files of both tables."""
     tables = []

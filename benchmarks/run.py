@@ -25,6 +25,7 @@ if __name__ == "__main__":
 BENCHMARKS = (
     "spark-tables",
     "spark-streams",
+    "spark-bands",
     "tpch",
     "aggregates",
     "symmetric",

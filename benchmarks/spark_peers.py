@@ -6,9 +6,11 @@ takes every row and keeps none. What is checked is looked at after the clock has
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,9 +46,26 @@ class Stage:
         return time.perf_counter() - self.began
 
     @property
-    def on(self) -> str | dict[str, str]:
+    def on(self) -> Any:
+        if "within" in self.settings:
+            return [*self._shared, wm.within(self._values, self.settings["within"])]
         left, right = self.relations.left.columns[0], self.relations.right.columns[0]
         return left if left == right else {left: right}
+
+    @property
+    def _shared(self) -> list[str]:
+        return [
+            each for each in self.relations.left.columns if each in self.relations.right.columns
+        ]
+
+    @property
+    def _values(self) -> tuple[str, str]:
+        """The first columns that both sides do not share."""
+        left, right = (
+            next(each for each in table.columns if each not in self._shared)
+            for table in (self.relations.left, self.relations.right)
+        )
+        return left, right
 
     def tables(self) -> tuple[DataFrame, DataFrame]:
         left, right = (
@@ -65,6 +84,15 @@ class Stage:
         return reader.parquet(table.folder).select(*table.columns)
 
     def joined_by_spark(self, left: DataFrame, right: DataFrame) -> DataFrame:
+        if "within" in self.settings:
+            one, other = self._values
+            near = (left[one] - right[other]).between(
+                -self.settings["within"], self.settings["within"]
+            )
+            for name in self._shared:
+                near = (left[name] == right[name]) & near
+            joined = left.join(right, near)
+            return joined.drop(*(right[name] for name in self._shared))
         if isinstance(self.on, str):
             return left.join(right, self.on)
         ((left_key, right_key),) = self.on.items()
@@ -81,8 +109,10 @@ class Stage:
 def spark_table(stage: Stage) -> dict[str, Any]:
     """Spark's own join."""
     joined = stage.joined_by_spark(*stage.tables())
-    _to_noop(joined)
-    return {"seconds": stage.seconds, **stage.found(joined), "notes": {"join": _join_name(joined)}}
+    notes = {"join": _join_name(joined)}
+    with _limited(stage):
+        _to_noop(joined)
+    return {"seconds": stage.seconds, **stage.found(joined), "notes": notes}
 
 
 def spark_first(stage: Stage) -> dict[str, Any]:
@@ -210,6 +240,25 @@ PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
         our_exact,
     )
 }
+
+
+@contextmanager
+def _limited(stage: Stage) -> Iterator[None]:
+    """Cancel Spark's jobs after the seconds that are the limit, if there is one."""
+    limit = stage.settings.get("limit")
+    if limit is None:
+        yield
+        return
+    timer = threading.Timer(limit, stage.spark.sparkContext.cancelAllJobs)
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        if stage.seconds < limit:
+            raise
+        raise TimeoutError(f"not done after {limit} s") from error
+    finally:
+        timer.cancel()
 
 
 def _to_noop(rows: DataFrame) -> None:

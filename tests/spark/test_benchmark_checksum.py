@@ -13,7 +13,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
-from benchmarks.relations import Relations, Table, beginning, expected, uniform
+from benchmarks.relations import (
+    Relations,
+    Table,
+    beginning,
+    close,
+    expected,
+    expected_close,
+    uniform,
+)
 from benchmarks.spark_checksum import added_up
 
 pytestmark = pytest.mark.spark
@@ -83,3 +91,17 @@ WRONG: dict[str, Callable[[DataFrame], DataFrame]] = {
 def test_one_wrong_row_is_noticed(joined: DataFrame, relations: Relations, wrong: str) -> None:
     assert joined.where(_FIRST).count() == 1
     assert added_up(WRONG[wrong](joined), relations) != expected(relations)
+
+
+@pytest.mark.parametrize("keys", [0, 20])
+def test_a_true_join_of_close_values_adds_up(
+    keys: int, spark: SparkSession, tmp_path: Path
+) -> None:
+    relations = close(tmp_path, rows=400, files=2, width=3, keys=keys)
+    left, right = (spark.read.parquet(table.folder) for table in (relations.left, relations.right))
+    near = (left["left_time"] - right["right_time"]).between(-3, 3)
+    joined = left.join(right, (left["key"] == right["key"]) & near if keys else near)
+    if keys:
+        joined = joined.drop(right["key"])
+    assert added_up(joined, relations) == expected_close(relations, width=3)
+    assert expected_close(relations, width=2) != expected_close(relations, width=3)
