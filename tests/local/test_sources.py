@@ -13,14 +13,13 @@ import pytest
 
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.local.sources import MAX_ROWS, Source, open_source, rows_per_batch
-from watersmeet.model import Side
 from watersmeet.rows.widths import total_bytes
 
 TABLE = pa.table({"k": list(range(1000)), "name": [f"n{i}" for i in range(1000)]})
 
 
 def opened(source: Any, *, batch_bytes: int = 2**20) -> Source:
-    return open_source(source, side=Side.LEFT, batch_bytes=batch_bytes)
+    return open_source(source, word="left", batch_bytes=batch_bytes)
 
 
 def content(source: Any) -> pa.Table:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from types import ModuleType
 
 from watersmeet import __version__
 from watersmeet.errors import WatersmeetError
@@ -20,6 +21,7 @@ _TRACE = "WATERSMEET_TRACE"
 # take a moment to load.
 _COMMANDS = {
     "join": "join two files or directories while reading them",
+    "join-many": "join several files or directories at once while reading them",
     "aggregate": "estimate an aggregate over a join, better and better, then exactly",
     "demo": "watch a join of two tables answer early, beside Spark's own",
     "reproduce": "run a paper's experiments again and check its claims",
@@ -31,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parsed = _parser(arguments).parse_args(arguments)
         with _heeding_sigterm():
-            status: int = import_module(f"watersmeet.cli.{parsed.command}").run(parsed)
+            status: int = _module(parsed.command).run(parsed)
     except WatersmeetError as error:
         print(f"watersmeet: {error}", file=sys.stderr)
         return 2
@@ -79,6 +81,10 @@ def _heeding_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _module(command: str) -> ModuleType:
+    return import_module(f"watersmeet.cli.{command.replace('-', '_')}")
+
+
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="watersmeet",
@@ -90,7 +96,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     asked = next((word for word in arguments if word in _COMMANDS), None)
     for name, what in _COMMANDS.items():
         if name == asked:
-            import_module(f"watersmeet.cli.{name}").add_parser(commands)
+            _module(name).add_parser(commands)
         else:
             commands.add_parser(name, help=what)
     return parser

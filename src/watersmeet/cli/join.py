@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import sys
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -64,6 +65,11 @@ def add_parser(commands: Any) -> None:
         "--how", default="inner", help="inner (default), left, right, full, semi or anti"
     )
     parser.add_argument("--algorithm", default="auto", help="auto (default), rpj, shj, diner, ...")
+    add_running(parser)
+
+
+def add_running(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how any join runs and what becomes of its rows."""
     parser.add_argument("--memory", default="256MB", help="the most it may hold (default 256MB)")
     parser.add_argument("--spill-dir", metavar="DIR", help="where rows go that do not fit")
     parser.add_argument(
@@ -81,22 +87,31 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     on = _on(arguments)
+    inputs = [arguments.left, arguments.right]
+    return deliver(
+        lambda: local.join(
+            arguments.left,
+            arguments.right,
+            on=on,
+            how=arguments.how,
+            algorithm=arguments.algorithm,
+            memory=arguments.memory,
+            spill_dir=arguments.spill_dir,
+        ),
+        arguments,
+        inputs=inputs,
+    )
+
+
+def deliver(
+    begin: Callable[[], local.LocalJoin], arguments: argparse.Namespace, *, inputs: list[str]
+) -> int:
+    """Begin a join, and write its rows where the options say; `inputs` are never written to."""
     if arguments.output is not None:
-        inputs = [arguments.left, arguments.right]
         check_output(arguments.output, inputs=inputs, force=arguments.force)
     progress = ProgressLine()
     with contextlib.ExitStack() as stack:
-        join = stack.enter_context(
-            local.join(
-                arguments.left,
-                arguments.right,
-                on=on,
-                how=arguments.how,
-                algorithm=arguments.algorithm,
-                memory=arguments.memory,
-                spill_dir=arguments.spill_dir,
-            )
-        )
+        join = stack.enter_context(begin())
         if arguments.output is not None:
             check_columns(arguments.output, join.schema)
             write = stack.enter_context(open_output(arguments.output, join.schema)).write
@@ -119,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _on(arguments: argparse.Namespace) -> list[str | tuple[str, str] | Near]:
     on = [
         *map(_columns, arguments.on),
-        *map(_band, arguments.within),
+        *map(parse_band, arguments.within),
         *map(_between, arguments.between),
         *map(_overlaps, arguments.overlaps),
     ]
@@ -162,7 +177,8 @@ def _sides(text: str) -> tuple[list[str], list[str]]:
     return (names[0], names[1]) if all(map(all, names)) else ([], [])
 
 
-def _band(text: str) -> Band:
+def parse_band(text: str) -> Band:
+    """The band of an option such as --within 'time=5 seconds'."""
     names, equals, width = text.rpartition("=")
     left, comma, right = names.partition(",")
     if not (equals and left.strip() and (right.strip() or not comma)):

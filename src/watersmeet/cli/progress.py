@@ -55,20 +55,21 @@ class ProgressLine:
 
     def sentence(self, join: LocalJoin) -> str:
         metrics = join.metrics
-        left, right = metrics.rows_in
+        *others, last = (f"{rows:,}" for rows in metrics.rows_in)
         first = "" if self._first_s is None else f", the first after {self._first_s:.2f} s"
         spilled = (
             f"spilled {megabytes(metrics.bytes_spilled)}" if metrics.flush_count else "no spill"
         )
         return (
-            f"{self._rows:,} rows in {self._all_s:.2f} s{first}; read {left:,} and {right:,} rows, "
+            f"{self._rows:,} rows in {self._all_s:.2f} s{first}; "
+            f"read {', '.join(others)} and {last} rows, "
             f"memory at most {megabytes(metrics.memory_peak)}, {spilled}."
         )
 
     def _line(self, join: LocalJoin) -> str:
         metrics = join.metrics
-        left, right = metrics.rows_in
+        read = " + ".join(f"{rows:,}" for rows in metrics.rows_in)
         return (
-            f"{self._all_s:6.1f} s  read {left:,} + {right:,}  found {self._rows:,}  "
+            f"{self._all_s:6.1f} s  read {read}  found {self._rows:,}  "
             f"spilled {megabytes(metrics.bytes_spilled)}"
         )

@@ -162,7 +162,7 @@ def _open(sources: tuple[Any, Any], allowance: Allowance) -> tuple[Input, Input]
         table: Input | None = open_table(source, side=side)
         if table is None:
             nbytes = allowance.batch_bytes
-            opening = open_source(source, side=side, batch_bytes=nbytes)
+            opening = open_source(source, word=side.name.lower(), batch_bytes=nbytes)
             known = frame_rows(source)
             table = opened(opening, memory=memory, batch_bytes=nbytes, rows=known)
             memory = memory - table.nbytes if isinstance(table, MemoryTable) else 0

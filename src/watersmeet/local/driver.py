@@ -16,6 +16,7 @@ from watersmeet.local.sources import Source
 from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.family import make_operator
+from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
 from watersmeet.operators.stage import Stage
@@ -43,7 +44,7 @@ class Driver:
     def __init__(
         self,
         sources: Sequence[Source],
-        question: Question,
+        question: Question | ManyQuestion,
         *,
         schema: JoinSchema | None,
         memory: MemoryAccount,
@@ -71,7 +72,10 @@ class Driver:
         for input, source in enumerate(sources):
             if source.schema is not None:
                 self._inbox.show_columns(input, source.schema)
-        self._readers = [Reader(source, self._inbox, memory=memory.limit) for source in sources]
+        self._readers = [
+            Reader(source, input, self._inbox, memory=memory.limit)
+            for input, source in enumerate(sources)
+        ]
         self._leftovers = Leftovers(memory.limit)
         self._started = False
         self._results = self._run()
@@ -79,10 +83,23 @@ class Driver:
 
     @property
     def metrics(self) -> Metrics:
-        return Metrics() if self.operator is None else self.operator.metrics
+        if self.operator is None:
+            return Metrics.of(len(self.sources))
+        return self.operator.metrics
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What the inputs are called: left and right, or the names of relations."""
+        if isinstance(self.question, ManyQuestion):
+            return self.question.names
+        return [name_of(input) for input in range(len(self.sources))]
+
+    def read(self) -> list[tuple[str, int]]:
+        """The name of each input, and how many of its rows have been read."""
+        return list(zip(self.names, self.rows_read, strict=True))
 
     def columns(self) -> JoinSchema:
-        """Wait until the columns of both inputs are known, and check the join against them."""
+        """Wait until the columns of all inputs are known, and check the join against them."""
         if self.schema is None:
             self._start()
             try:
@@ -190,22 +207,24 @@ class Driver:
     def _certain(self, found: Iterator[Matches]) -> Iterator[Matches]:
         """Leave out unmatched rows whose partner may be among the rows that did not come."""
         for matches in found:
+            if matches.stage is not Stage.UNMATCHED:
+                yield matches
+                continue
             lone = Side.LEFT if matches.right is None else Side.RIGHT
-            if matches.stage is not Stage.UNMATCHED or self.complete[lone.other]:
+            if self.complete[lone.other]:
                 yield matches
 
     def _failure(self, failed: Failed) -> BaseException:
         if isinstance(failed.error, WatersmeetError):
             return failed.error
-        inputs = len(self.sources)
-        arrived = [f"{rows:,} {name_of(n, inputs)}" for n, rows in enumerate(self.rows_read)]
+        arrived = [f"{rows:,} {name}" for name, rows in self.read()]
         failure = SourceFailed(
             f"{self.sources[failed.input].name} failed with {type(failed.error).__name__}: "
             f"{one_line(failed.error)}. By then {' and '.join(arrived)} rows had "
             f"arrived and {self.rows_out:,} result rows were delivered; those are right but not "
             "all.",
             remedy="Mend the source and run the join again.",
-            side=name_of(failed.input, len(self.sources)),
+            side=self.names[failed.input],
             rows_read=tuple(self.rows_read),
             rows_out=self.rows_out,
         )

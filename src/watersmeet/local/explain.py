@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from watersmeet.local.driver import Driver
 from watersmeet.operators.family import find_algorithm, find_mechanism
+from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.stage import Stage
 from watersmeet.words import megabytes, paragraph
 
@@ -20,7 +21,6 @@ _STAGES: dict[str, str] = {
 
 def explain(driver: Driver) -> str:
     shares, memory, metrics = driver.shares, driver.memory, driver.metrics
-    left, right = driver.rows_read
     facts = {
         "join": _question(driver),
         "algorithm": _algorithm(driver),
@@ -29,7 +29,7 @@ def explain(driver: Driver) -> str:
         f"now {megabytes(memory.used)}, at most {megabytes(memory.peak)} so far",
         "spills": _spills(driver),
         "stalls": _stalls(driver),
-        "read": f"{left:,} left and {right:,} right rows",
+        "read": " and ".join(f"{rows:,} {name}" for name, rows in driver.read()) + " rows",
         "results": f"{metrics.rows_out:,} rows{_by_stage(driver)}",
     }
     latest = [str(record) for record in metrics.flushes][-_DECISIONS:]
@@ -40,12 +40,12 @@ def explain(driver: Driver) -> str:
 
 
 def _question(driver: Driver) -> str:
-    left, right = (source.name for source in driver.sources)
-    if driver.schema is None:
+    inputs = " with ".join(source.name for source in driver.sources)
+    if driver.schema is None or isinstance(driver.question, ManyQuestion):
         keys = str(driver.question.on)
     else:
         keys = " and ".join(driver.schema.in_words())
-    return f"{driver.question.how}, {left} with {right}, on {keys}"
+    return f"{driver.question.how}, {inputs}, on {keys}"
 
 
 def _algorithm(driver: Driver) -> str:
@@ -73,7 +73,7 @@ def _stalls(driver: Driver) -> str:
         f"with {metrics.md_tasks:,} md-tasks (memory with disk) and {metrics.dd_tasks:,} dd-tasks "
         f"(disk with disk)"
     )
-    if find_mechanism(driver.question.algorithm).name == "regions":
+    if find_mechanism(driver.question.algorithm).name in ("regions", "tree"):
         done = (
             f"blocks read by the nested loop, in stalls and at the end: "
             f"{metrics.blocks_joined:,}, left out because their values cannot meet: "

@@ -25,11 +25,12 @@ class Reader:
     refers to nothing of the join but the inbox, and it ends when the source returns after all.
     """
 
-    def __init__(self, source: Source, inbox: Inbox, *, memory: int) -> None:
+    def __init__(self, source: Source, input: int, inbox: Inbox, *, memory: int) -> None:
         self._source = source
+        self._input = input
         self._inbox = inbox
         self._memory = memory
-        name = f"watersmeet-{source.side.name.lower()}"
+        name = f"watersmeet-{source.name.partition(' ')[0]}"
         self._thread = threading.Thread(target=self._read, name=name, daemon=True)
 
     def start(self) -> None:
@@ -41,28 +42,28 @@ class Reader:
             self._thread.join(_PATIENCE_S)
 
     def _read(self) -> None:
-        side, schema = self._source.side, self._source.schema
+        input, schema = self._input, self._source.schema
         leftovers = Leftovers(self._memory)
         try:
             batches = self._source.batches()
             while True:
-                self._inbox.wait_for_room(side)
+                self._inbox.wait_for_room(input)
                 batch = next(batches, None)
                 if batch is None:
                     break
                 if schema is None:
                     schema = batch.schema
-                    self._inbox.show_columns(side, schema)
+                    self._inbox.show_columns(input, schema)
                 self._check_rows(batch)
                 nbytes = batch.nbytes
-                self._inbox.put(side, self._fitting(batch, schema))
+                self._inbox.put(input, self._fitting(batch, schema))
                 del batch  # Or it would stay in memory while this thread waits for room.
                 leftovers.passed(nbytes)
-            self._inbox.end(side)
+            self._inbox.end(input)
         except Closed:
             pass
         except BaseException as error:  # Even SystemExit is raised again in the caller's thread.
-            self._inbox.fail(side, error)
+            self._inbox.fail(input, error)
 
     def _check_rows(self, batch: pa.RecordBatch) -> None:
         """Refuse a row that is too long for the memory: batches are cut into pieces, not rows."""

@@ -1,10 +1,10 @@
-"""A join of two inputs in this process, as an iterator of its result."""
+"""A join in this process, as an iterator of its result."""
 
 from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +17,7 @@ from watersmeet.expressions.condition import SqlCondition
 from watersmeet.local.driver import Driver
 from watersmeet.local.explain import explain
 from watersmeet.local.sources import Source, open_source
-from watersmeet.model import Side
+from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
@@ -87,20 +87,37 @@ def join(
         condition=SqlCondition(condition) if isinstance(condition, str) else condition,
         suffixes=suffixes,
     )
+    return opened(
+        question,
+        {"left": left, "right": right},
+        memory=memory,
+        wait_threshold=wait_threshold,
+        spill_dir=spill_dir,
+    )
+
+
+def opened(
+    question: Question | ManyQuestion,
+    inputs: Mapping[str, Any],
+    *,
+    memory: int | str,
+    wait_threshold: float,
+    spill_dir: str | Path | None,
+) -> LocalJoin:
+    """A run of a question over inputs with these names."""
     limit, shares = MemoryShares.parse(memory)
     patience = _seconds(wait_threshold)
     # Small enough that an input's share holds several batches, or readers would wait for the join.
-    batch_bytes = shares.input // 8
-    sources = (
-        open_source(left, side=Side.LEFT, batch_bytes=batch_bytes),
-        open_source(right, side=Side.RIGHT, batch_bytes=batch_bytes),
-    )
+    batch_bytes = shares.input // (4 * len(inputs))
+    sources = [
+        open_source(each, word=name, batch_bytes=batch_bytes) for name, each in inputs.items()
+    ]
     for source in sources:
         _check_stored(source, limit)
     driver = Driver(
         sources,
         question,
-        schema=question.check(sources[0].schema, sources[1].schema),
+        schema=question.check(*(source.schema for source in sources)),
         memory=MemoryAccount(limit),
         claim=SpillClaim(spill_dir),
         wait_threshold=patience,
@@ -141,11 +158,11 @@ class LocalJoin:
 
     def __repr__(self) -> str:
         question, driver = self._driver.question, self._driver
-        left, right = driver.rows_read
+        read = " and ".join(f"{rows:,} {name}" for name, rows in driver.read())
         state = "is closed" if self._closed == _CLOSED else self._closed
         return (
-            f"<LocalJoin: {question.how} join by {question.algorithm}, {left:,} left and "
-            f"{right:,} right rows read, {driver.rows_out:,} results"
+            f"<LocalJoin: {question.how} join by {question.algorithm}, {read} rows read, "
+            f"{driver.rows_out:,} results"
             f"{f'; {state}' if state else ''}>"
         )
 
@@ -204,7 +221,7 @@ class LocalJoin:
         if self._closed is not None:
             raise RunClosed(
                 f"This run {self._closed}, and has no more rows to give.",
-                remedy="Call wm.local.join again, and read inside its `with` block.",
+                remedy="Call it again, and read inside its `with` block.",
             )
 
 

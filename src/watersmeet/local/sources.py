@@ -16,7 +16,6 @@ from watersmeet.errors import InvalidArgument, SchemaError, one_line
 from watersmeet.local.files import open_files
 from watersmeet.local.formats import MAX_ROWS, Parquet, cut, rows_per_batch
 from watersmeet.local.frames import is_duckdb, is_pandas, open_duckdb, open_pandas
-from watersmeet.model import Side
 
 __all__ = ["MAX_ROWS", "Source", "open_source", "rows_per_batch"]
 
@@ -30,46 +29,45 @@ class Source:
     first batch may be if the source decides that, None if it is not known; 0 if we decide.
     """
 
-    side: Side
     name: str
     schema: pa.Schema | None
     batches: Callable[[], Iterator[pa.RecordBatch]]
     first_bytes: int | None = 0
 
 
-def open_source(source: Any, *, side: Side, batch_bytes: int) -> Source:
+def open_source(source: Any, *, word: str, batch_bytes: int) -> Source:
     """Recognise `source`, and read its schema if it has one, but no rows.
 
+    `word` is what the source is called in messages: left, right, or the name of a relation.
     Files, frames and datasets are read in batches of about `batch_bytes`.
     """
-    word = side.name.lower()
     if isinstance(source, str | os.PathLike):
-        return _files([_path(source, word)], side=side, batch_bytes=batch_bytes)
+        return _files([_path(source, word)], word=word, batch_bytes=batch_bytes)
     if isinstance(source, list | tuple) and source and _all_paths(source):
         paths = [_path(each, word) for each in source]
-        return _files(paths, side=side, batch_bytes=batch_bytes)
+        return _files(paths, word=word, batch_bytes=batch_bytes)
     if isinstance(source, ds.Dataset):
-        return _dataset(source, side=side, batch_bytes=batch_bytes)
+        return _dataset(source, word=word, batch_bytes=batch_bytes)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
     name = f"{word} ({type(source).__name__})"
     if isinstance(source, pa.Table):
         # Not through the Arrow stream interface, which loses extension types without registration.
-        return Source(side, name, source.schema, lambda: _cut_all(source.to_batches(), batch_bytes))
+        return Source(name, source.schema, lambda: _cut_all(source.to_batches(), batch_bytes))
     if isinstance(source, pa.RecordBatchReader):
-        return Source(side, name, source.schema, lambda: iter(source), None)
+        return Source(name, source.schema, lambda: iter(source), None)
     if is_pandas(source):
         schema, read = open_pandas(source, name)
-        return Source(side, name, schema, lambda: read(batch_bytes))
+        return Source(name, schema, lambda: read(batch_bytes))
     if is_duckdb(source):
         schema, read = open_duckdb(source, name)
-        return Source(side, name, schema, lambda: read(batch_bytes))
+        return Source(name, schema, lambda: read(batch_bytes))
     if hasattr(source, "__arrow_c_stream__"):
         # Frames of Polars and other libraries.
         reader = _open_stream(source, name)
-        return Source(side, name, reader.schema, lambda: _cut_all(reader, batch_bytes))
+        return Source(name, reader.schema, lambda: _cut_all(reader, batch_bytes))
     if isinstance(source, Iterable) and not isinstance(source, bytes | bytearray | memoryview):
-        return Source(side, name, None, lambda: _Checked(iter(source), name), None)
+        return Source(name, None, lambda: _Checked(iter(source), name), None)
     raise InvalidArgument(
         f"{word} is a {type(source).__name__}, which cannot be read as batches.",
         remedy="Give an iterator of pyarrow.RecordBatch, a pyarrow Table, RecordBatchReader or "
@@ -88,15 +86,14 @@ def _all_paths(items: Iterable[Any]) -> bool:
     return all(isinstance(item, str | os.PathLike) for item in items)
 
 
-def _files(paths: list[Path], *, side: Side, batch_bytes: int) -> Source:
-    word = side.name.lower()
+def _files(paths: list[Path], *, word: str, batch_bytes: int) -> Source:
     opened = open_files(paths, argument=word)
     name = f"{word} ({paths[0]}" + (f" and {len(paths) - 1} more)" if len(paths) > 1 else ")")
-    return Source(side, name, opened.schema, lambda: opened.read(batch_bytes), opened.first_bytes)
+    return Source(name, opened.schema, lambda: opened.read(batch_bytes), opened.first_bytes)
 
 
-def _dataset(dataset: ds.Dataset, *, side: Side, batch_bytes: int) -> Source:
-    name = f"{side.name.lower()} (dataset)"
+def _dataset(dataset: ds.Dataset, *, word: str, batch_bytes: int) -> Source:
+    name = f"{word} (dataset)"
     try:
         is_plain = _is_plain_parquet(dataset)
     except (OSError, pa.ArrowException) as error:
@@ -105,7 +102,7 @@ def _dataset(dataset: ds.Dataset, *, side: Side, batch_bytes: int) -> Source:
             remedy="Check that its files are there and complete.",
         ) from error
     if is_plain:
-        return Source(side, name, dataset.schema, lambda: _parquet(dataset, batch_bytes))
+        return Source(name, dataset.schema, lambda: _parquet(dataset, batch_bytes))
     rows = rows_per_batch(dataset.schema, batch_bytes)
 
     def read() -> Iterator[pa.RecordBatch]:
@@ -115,7 +112,7 @@ def _dataset(dataset: ds.Dataset, *, side: Side, batch_bytes: int) -> Source:
         )
         return batches
 
-    return Source(side, name, dataset.schema, read)
+    return Source(name, dataset.schema, read)
 
 
 def _is_plain_parquet(dataset: ds.Dataset) -> bool:

@@ -9,7 +9,12 @@ import pyarrow as pa
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType, Side
-from watersmeet.operators.family import ALGORITHMS, check_predicates, find_algorithm
+from watersmeet.operators.family import (
+    ALGORITHMS,
+    MANY_INPUTS,
+    check_predicates,
+    find_algorithm,
+)
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import On, check_name, key_names, near_of
 from watersmeet.rows.schema import JoinSchema
@@ -48,6 +53,11 @@ class Question:
         for suffix in suffixes:
             _check_text(suffix, "suffixes", example='("", "_right")')
         auto = algorithm.lower() == "auto"
+        if algorithm.lower() in MANY_INPUTS:
+            raise InvalidArgument(
+                f"algorithm={algorithm!r} joins many inputs.",
+                remedy="Call join_many, or use diner, which does the same for two inputs.",
+            )
         return cls(
             on=on,
             how=JoinType.parse(how),

@@ -202,21 +202,23 @@ class TreeLoop:
             return False
         step = self._towards(round, input)
         known = self._loaded[step.known][1]
-        numbers = self._places[input]
-        meets = self._within_reach(step, known, numbers[first:last])
-        kept, nbytes, stopped, place = list[Piece](), 0, False, first
-        while place < last and (nbytes < self._share(round) or not kept) and not stopped:
-            if meets[place - first]:
-                piece = self._read(input, numbers[place : place + 1])
-                found = known.partners(step, piece, input)
-                if len(found):
-                    piece = piece if len(found) == len(piece) else piece.take(found)
-                    kept.append(piece)
-                    nbytes += piece.batch.nbytes
-                # Not after the last block: the loop comes to the innermost input in every stall, be
-                # it ever so short.
-                stopped = place + 1 < last and pause()
-            place += 1
+        meets = self._within_reach(step, known, self._places[input][first:last])
+        places = first + np.flatnonzero(meets)
+        kept, nbytes, stopped, place = list[Piece](), 0, False, last
+        while len(places) and not stopped:
+            together = self._together(input, self._places[input][places])
+            piece = self._read(input, self._places[input][places[:together]])
+            found = known.partners(step, piece, input)
+            if len(found):
+                kept.append(piece if len(found) == len(piece) else piece.take(found))
+                nbytes += kept[-1].batch.nbytes
+            places = places[together:]
+            # Not after the last block: the loop comes to the innermost input in every stall, be it
+            # ever so short.
+            if len(places) and (nbytes >= self._share(round) or pause()):
+                place = int(places[0])
+                stopped = nbytes < self._share(round)
+                break
         self._cut(round, input, place)
         if not stopped:
             stored = self._workspace.schema.stored(input)
