@@ -91,6 +91,8 @@ COUNT: dict[str, Any] = {"n": wm.count()}
         ({"on": "nobody", **COUNT}, SchemaError, "'nobody'"),
         ({"on": [("k", "word")], **COUNT}, SchemaError, "word"),
         ({"on": [], **COUNT}, InvalidArgument, "names no key"),
+        ({"on": wm.within("k", 1), **COUNT}, InvalidArgument, "k within 1.*equal keys"),
+        ({"on": ["k", wm.within(("a", "b"), 1)], **COUNT}, InvalidArgument, "where="),
     ],
 )
 def test_refused(options: dict[str, Any], kind: type[Exception], words: str) -> None:

@@ -63,6 +63,7 @@ def _until(**goal: Any) -> Make:
 
 
 TABLES = [
+    Bad("a band beside a key", with_options(on=["k", wm.within("k", 1)]), "within 1.*where="),
     Bad("left is None", of(lambda i: None, right), "left"),
     Bad("left is a path", of(lambda i: i.folder("left"), right), "left is a str"),
     Bad("right is an Arrow table", of(left, lambda i: pa.table({"k": [1]})), "right"),

@@ -215,6 +215,76 @@ def test_files_in_order_are_read_in_order_and_divided_by_their_footers(
     assert first.rows_out > 8000 * 3 / 40 / 2
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_waves")
+@pytest.mark.parametrize("how", ["inner", "right"])
+def test_operators_that_are_built_again_give_each_row_once(how: str, spark: SparkSession) -> None:
+    """Memory is so short that operators are built again from the storage in each wave."""
+    left, right = (
+        spark.range(0, 60_000, 1, 3).selectExpr(f"id * {odd} % 60013 AS t", f"id AS {name}")
+        for odd, name in ((7919, "n"), (104_729, "m"))
+    )
+    with wm.join(left, right.where("m % 3 = 0"), wm.within("t", 1), how, memory="4MB") as run:
+        rows: Counter[tuple[Any, ...]] = Counter()
+        for wave in run:
+            rows += counted(wave.rows.select("n", "m"))
+        told = words(run)
+    assert "built again in every wave" in told
+    left.createOrReplaceTempView("ranges_left")
+    # Spark's own, by an equality for each difference, since it would compare all pairs.
+    spark.sql(
+        "SELECT explode(array(t - 1, t, t + 1)) AS near, m FROM "
+        "(SELECT id * 104729 % 60013 AS t, id AS m FROM range(60000) WHERE id % 3 = 0)"
+    ).createOrReplaceTempView("ranges_near")
+    pairs = spark.sql("SELECT n, m FROM ranges_left l JOIN ranges_near r ON l.t = r.near")
+    pairs.createOrReplaceTempView("ranges_pairs")
+    alone = spark.sql(
+        "SELECT NULL AS n, id AS m FROM range(60000) WHERE id % 3 = 0 "
+        "AND id NOT IN (SELECT m FROM ranges_pairs)"
+    )
+    assert rows == counted(pairs if how == "inner" else pairs.union(alone))
+
+
+@pytest.mark.slow
+def test_two_bands_are_both_kept(spark: SparkSession) -> None:
+    left, right = (
+        spark.range(0, 300, 1, 2).selectExpr("id AS t", f"id * {odd} % 101 AS u", f"id AS {name}")
+        for odd, name in ((7, "n"), (5, "m"))
+    )
+    both = [wm.band("u", low=40), wm.within("t", 6)]
+    with wm.join(left, right, both, instances=3) as run:
+        rows = counted(run.to_df().select("n", "m"))
+        assert "of the left table's t:" in words(run) or "of the right table's t:" in words(run)
+    left.createOrReplaceTempView("ranges_left")
+    right.createOrReplaceTempView("ranges_right")
+    condition = "l.u - r.u >= 40 AND abs(l.t - r.t) <= 6"
+    text = f"SELECT n, m FROM ranges_left l JOIN ranges_right r ON {condition}"
+    assert rows == counted(spark.sql(text))
+
+
+@pytest.mark.slow
+def test_values_that_footers_do_not_tell_are_looked_at(spark: SparkSession, tmp_path: Path) -> None:
+    """Times of 96 bits, a column that is in paths only, and a table without rows."""
+    moments = spark.range(0, 200, 1, 2).selectExpr("timestamp_seconds(id) AS t", "id AS n")
+    before = str(spark.conf.get("spark.sql.parquet.outputTimestampType"))
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    moments.write.parquet(str(tmp_path / "moments"))
+    spark.conf.set("spark.sql.parquet.outputTimestampType", before)
+    old = spark.read.parquet(str(tmp_path / "moments"))
+    with wm.join(old, moments, wm.within("t", "1 second"), "left", instances=3) as run:
+        assert run.to_df().count() == 200 * 3 - 2
+    days = spark.range(0, 200, 1, 1).selectExpr("id % 20 AS day", "id AS n")
+    days.write.partitionBy("day").parquet(str(tmp_path / "days"))
+    parts = spark.read.parquet(str(tmp_path / "days"))
+    with wm.join(parts.select("day"), days, wm.within("day", 1), "semi", instances=3) as run:
+        assert run.to_df().count() == 200
+        assert "file path" in run.explain()
+    none = parts.where("n < 0")
+    for left, right in ((none, days), (days, none)):
+        with wm.join(left, right, wm.within("day", 1), "left", instances=3) as run:
+            assert run.to_df().count() == left.count()
+
+
 def words(run: Any) -> str:
     """What `explain` says, as one line."""
     return " ".join(run.explain().split())

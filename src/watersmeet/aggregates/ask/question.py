@@ -18,6 +18,7 @@ from watersmeet.expressions.factors import factored
 from watersmeet.expressions.nodes import Logic, Node
 from watersmeet.expressions.scope import Scope
 from watersmeet.model import JoinType, Side
+from watersmeet.rows.on import near_of
 from watersmeet.rows.schema import JoinSchema, On
 
 Schemas = tuple[pa.Schema, pa.Schema]
@@ -44,6 +45,12 @@ class AggregateQuestion:
         where: str | None,
         aggregates: Mapping[str, Aggregate],
     ) -> AggregateQuestion:
+        near = near_of(on)
+        if near:
+            raise InvalidArgument(
+                f"on= has {', '.join(map(str, near))}, and aggregates are of joins on equal keys.",
+                remedy="Beside equal keys, say it in where=, as in where='abs(t - u) <= 5'.",
+            )
         if not isinstance(how, str):
             raise InvalidArgument(f"how={how!r} is no text.", remedy='Use for example "inner".')
         kind = JoinType.parse(how)
