@@ -123,15 +123,23 @@ BUGS: dict[str, tuple[Bug, Callable[[], None]]] = {
         Bug("", (ByKeyThenClass, "can_meet"), " | (ahead <= length)", ""), SMALL,
     ),
     "a block of several classes is taken for one": (
-        Bug("", (ByKeyThenClass, "can_meet"), "near &= mixed | ", "near &= "),
-        codes.test_a_block_with_the_end_of_a_class_and_the_beginning_of_the_next_is_read,
+        Bug("", (ByKeyThenClass, "_pieces"), "groups[1] - groups[0] == 1", "groups[0] < 0"),
+        codes.test_a_block_with_the_end_of_a_class_and_the_beginning_of_another_is_read,
     ),
     "a block of several keys is taken for one": (
         Bug(
-            "", (ByKeyThenClass, "can_meet"), "(first & keys) <= (others[1] & keys)",
-            "(first & keys) <= (others[0] & keys)",
+            "", (ByKeyThenClass, "can_meet"), "(low & keys) <= (last & keys)",
+            "(low & keys) <= (first & keys)",
         ),
         codes.test_a_block_of_many_classes_or_keys_is_read_for_each,
+    ),
+    "the beginning of the next class is forgotten": (
+        Bug("", (ByKeyThenClass, "_pieces"), "last[two] & ~self._starts", "last[two]"),
+        codes.test_a_block_with_the_end_of_a_class_and_the_beginning_of_another_is_read,
+    ),
+    "the end of the class before is forgotten": (
+        Bug("", (ByKeyThenClass, "_pieces"), "first[two] | self._starts", "first[two]"),
+        codes.test_a_block_with_the_end_of_a_class_and_the_beginning_of_another_is_read,
     ),
     "of the outer blocks only the last counts": (
         Bug("", (ByKeyThenClass, "can_meet"), "meets |= near", "meets = near"),

@@ -206,15 +206,26 @@ def test_a_block_of_many_classes_or_keys_is_read_for_each() -> None:
             assert sides.edge.can_meet(Side.LEFT, one, everything).all()
 
 
-def test_a_block_with_the_end_of_a_class_and_the_beginning_of_the_next_is_read() -> None:
-    """From the start of its first row to that of its last, by way of the turn, 250 is not in reach
-    of the shorter class."""
-    points = batch_of(pa.array([250]), pa.array([250]), pa.int32())
-    intervals = batch_of(pa.array([1000, 50]), pa.array([1100, 270]), pa.int32())
-    sides = Sides.of(wm.between("s", "s", "e"), points, intervals)
-    check(sides, np.array([[False, True]]))
-    mine, others = (each.codes for each in sides.rows)
-    assert sides.edge.can_meet(Side.LEFT, (mine, mine), (others[:1], others[1:])).all()
+def test_a_block_with_the_end_of_a_class_and_the_beginning_of_another_is_read() -> None:
+    """For a value that only its second, its last or its middle row has to do with."""
+    for value, block in (
+        (250, [(1000, 1100), (50, 270)]),
+        (150, [(1000, 1100), (0, 200), (400, 600)]),
+        (1050, [(100, 200), (1000, 1100), (0, 200)]),
+        (250, [(900, 901), (50, 270), (2000, 2**20)]),
+        (250, [(900, 901), (0, 2**20)]),
+    ):
+        starts, ends = (pa.array(each) for each in zip(*block, strict=True))
+        point = batch_of(pa.array([value]), pa.array([value]), pa.int32())
+        sides = Sides.of(wm.between("s", "s", "e"), point, batch_of(starts, ends, pa.int32()))
+        partners = [start <= value <= end for start, end in block]
+        assert sum(partners) == 1
+        check(sides, np.array([partners]))
+        mine, others = (each.codes for each in sides.rows)
+        assert (np.diff(others.astype(object)) > 0).all()
+        one, other = (mine, mine), (others[:1], others[-1:])
+        assert sides.edge.can_meet(Side.LEFT, one, other).all()
+        assert sides.edge.can_meet(Side.RIGHT, other, one).all()
 
 
 def test_an_interval_that_lacks_an_end_overlaps_nothing() -> None:

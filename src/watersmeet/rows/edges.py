@@ -59,6 +59,11 @@ class Order(Protocol):
 
     def code(self, end: Side, codes: Sequence[Codes]) -> Codes: ...
 
+    @property
+    def has_classes(self) -> bool:
+        """Whether codes are of several classes."""
+        ...
+
     def classes(self, codes: Codes) -> int:
         """Into which classes these codes fall, a bit for each. Ranges to look for partners in
         differ from class to class."""
@@ -91,6 +96,10 @@ class OneClass:
     """What is the same for all orders in which one class has all codes."""
 
     __slots__ = ()
+
+    @property
+    def has_classes(self) -> bool:
+        return False
 
     def classes(self, codes: Codes) -> int:
         return 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from watersmeet.model import Side
+from watersmeet.rows.address import Index
 from watersmeet.rows.encoded import Codes
 from watersmeet.rows.interval_codecs import CLASS_BITS, LAST_CLASS, START_BITS
 from watersmeet.rows.leaves import Mask
@@ -60,9 +61,13 @@ class ByKeyThenClass:
         key = codes[self.equal] & np.uint64(2**_KEY_BITS - 1)
         return (key << np.uint64(64 - _KEY_BITS)) | rest
 
+    @property
+    def has_classes(self) -> bool:
+        return True
+
     def classes(self, codes: Codes) -> int:
-        kinds = np.uint64(1) << ((codes >> np.uint64(self._start_bits)) & _CLASS_MASK)
-        return int(np.bitwise_or.reduce(kinds, initial=np.uint64(0)))
+        found = np.bitwise_or.reduce(np.uint64(1) << self._class(codes), initial=np.uint64(0))
+        return int(found)
 
     def _spans(self) -> Codes:
         """Of each class, the most by which an end is above the start, counted in starts."""
@@ -76,7 +81,7 @@ class ByKeyThenClass:
     def reaches(self, end: Side, codes: Codes, present: int) -> Iterator[Reach]:
         spans, most = self._spans(), self._starts
         start = codes & most
-        behind = spans[(codes >> np.uint64(self._start_bits)) & _CLASS_MASK]
+        behind = spans[self._class(codes)]
         key = codes & self._key_mask
         for number in range(LAST_CLASS + 1):
             if not present >> number & 1:
@@ -107,20 +112,33 @@ class ByKeyThenClass:
         return ((codes & self._key_mask) >> np.uint64(CLASS_BITS)) | (codes & self._starts)
 
     def can_meet(self, end: Side, mine: Reach, others: Reach) -> Mask:
-        """A block of one key and one class has starts from its first code's to its last code's."""
         spans, most, keys = self._spans(), self._starts, self._key_mask
-        groups = [codes >> np.uint64(self._start_bits) for codes in others]
-        mixed = groups[0] != groups[1]
-        before, length = spans[groups[0] & _CLASS_MASK], others[1] - others[0]
-        meets = np.zeros(len(mixed), np.bool_)
-        for first, last in zip(*mine, strict=True):
-            near = ((others[0] & keys) <= (last & keys)) & ((first & keys) <= (others[1] & keys))
-            group = first >> np.uint64(self._start_bits)
-            if group == last >> np.uint64(self._start_bits):
-                wide = last - first + spans[group & _CLASS_MASK] + before
-                # The first start in reach is `behind` before the block's, or `ahead` after it.
-                behind = ((others[0] & most) - (first & most) + before) & most
-                ahead = (~behind + np.uint64(1)) & most
-                near &= mixed | (wide >= most) | (behind <= wide) | (ahead <= length)
+        number, first, last = self._pieces(others)
+        before, length = spans[self._class(first)], last - first
+        meets = np.zeros(len(number), np.bool_)
+        for _, low, high in zip(*self._pieces(mine), strict=True):
+            wide = high - low + spans[self._class(low)] + before
+            # The first start in reach is `behind` before the piece's, or `ahead` after it.
+            behind = ((first & most) - (low & most) + before) & most
+            ahead = (~behind + np.uint64(1)) & most
+            near = (wide >= most) | (behind <= wide) | (ahead <= length)
+            near &= ((first & keys) <= (high & keys)) & ((low & keys) <= (last & keys))
             meets |= near
-        return meets
+        found = np.zeros(len(others[0]), np.bool_)
+        found[number[meets]] = True
+        return found
+
+    def _class(self, codes: Codes) -> Codes:
+        return (codes >> np.uint64(self._start_bits)) & _CLASS_MASK
+
+    def _pieces(self, blocks: Reach) -> tuple[Index, Codes, Codes]:
+        """Blocks cut to pieces of one key and class: the number of the block, the first and the
+        last code. Those with more than two classes or keys are not cut: their codes are so far
+        apart that all starts are between them."""
+        first, last = blocks
+        groups = [codes >> np.uint64(self._start_bits) for codes in blocks]
+        # The end of one class, and the beginning of the next.
+        two = np.flatnonzero(groups[1] - groups[0] == 1)
+        firsts, lasts = np.append(first, last[two] & ~self._starts), np.append(last, last[two])
+        lasts[two] = first[two] | self._starts
+        return np.append(np.arange(len(first)), two), firsts, lasts

@@ -144,6 +144,9 @@ class RegionJoin:
         on_disk = sum(blocks.row_count for blocks in workspace.blocks)
         if not workspace.algorithm.skips or on_disk > 2 * in_memory:
             yield from self.flushing.flush_all()
+            if workspace.algorithm.skips and workspace.edge.order.has_classes:
+                # Each block of a large run has one class and few starts, and needs few others.
+                yield from self.tidy()
             return workspace.shares.without_rows()
         if not workspace.algorithm.joins_on_arrival:
             yield from self.flushing.join_memory()
