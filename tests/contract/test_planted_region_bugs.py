@@ -13,9 +13,9 @@ from tests.policies import test_regions as policy
 from tests.unit import test_edges as edges
 from watersmeet.kernels import regions as kernels
 from watersmeet.model import JoinType, Side
-from watersmeet.operators import finding
 from watersmeet.operators.leaving import AnyOrder
 from watersmeet.operators.regions import state
+from watersmeet.operators.regions import workspace as region_workspace
 from watersmeet.operators.regions.arrival import ArrivingPhase
 from watersmeet.operators.regions.flushing import Flushing
 from watersmeet.operators.regions.join import RegionJoin
@@ -283,7 +283,7 @@ BUGS = {
     ),
     "candidates are overwritten before they are reported": Bug(
         "diner",
-        (finding, "find"),
+        (region_workspace, "find"),
         "found, asked = (each.copy() for each in pair)",
         "found, asked = pair",
     ),

@@ -165,3 +165,10 @@ def test_an_algorithm_for_equal_keys_is_refused() -> None:
     table = pa.table({"p": [1], "s": [0], "e": [2]})
     with pytest.raises(InvalidArgument, match=r"not intervals.*diner"):
         wm.local.join(table, table, on=wm.between("p", "s", "e"), algorithm="rpj")
+
+
+def test_more_than_two_inputs_are_refused() -> None:
+    table = pa.table({"p": [1], "s": [0], "e": [2]})
+    on: Any = ["x.p = y.p", wm.between("y.p", "z.s", "z.e")]
+    with pytest.raises(InvalidArgument, match=r"intervals are joined between two inputs"):
+        wm.local.join_many({"x": table, "y": table, "z": table}, on)

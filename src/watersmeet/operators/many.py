@@ -13,6 +13,7 @@ from watersmeet.model import JoinType
 from watersmeet.operators.family import MANY_INPUTS, check_predicates, find_algorithm
 from watersmeet.rows.bands import Band
 from watersmeet.rows.condition import ConditionLike
+from watersmeet.rows.intervals import Overlap
 from watersmeet.rows.on import Equal, KeyNames
 from watersmeet.rows.schema import MOST_INPUTS, JoinSchema
 from watersmeet.rows.spans import together
@@ -187,6 +188,12 @@ def _equal(item: Any, names: tuple[str, ...]) -> Iterable[tuple[tuple[int, int],
             # A star around the first relation.
             for other in range(1, len(names)):
                 yield (0, other), KeyNames(item, item, True)
+        case Overlap():
+            raise InvalidArgument(
+                f"on= has {item}, and intervals are joined between two inputs.",
+                remedy="Join these two with wm.local.join first, or give it as condition=, beside "
+                "columns that are equal or close.",
+            )
         case _:
             raise InvalidArgument(f"on= has {item!r}, which names no columns.", remedy=_EXAMPLE)
 
