@@ -61,6 +61,7 @@ reproduce: setup ## the papers' figures and claims, at full scale (SCALE=0.1 for
 	@$(BIN)/watersmeet reproduce rpj --scale $(SCALE) --out $(OUT)/rpj
 	@$(BIN)/watersmeet reproduce pr-join --scale $(SCALE) --out $(OUT)/pr-join
 	@$(BIN)/watersmeet reproduce diner --scale $(SCALE) --out $(OUT)/diner
+	@$(BIN)/watersmeet reproduce miner --scale $(SCALE) --out $(OUT)/miner
 
 # Not uv.lock: that form names the registry each file came from, and pip cannot read it.
 lock: setup ## resolve pyproject.toml again into requirements.lock (ARGS=--upgrade for newer versions)

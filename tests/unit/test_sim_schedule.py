@@ -11,9 +11,10 @@ import pytest
 from watersmeet.errors import InvalidArgument
 from watersmeet.kernels.hashing import partition_of
 from watersmeet.model import Side
+from watersmeet.sim.arrivals import Arrivals
 from watersmeet.sim.delays import Exponential, Fixed
 from watersmeet.sim.domain import join_schema, partition_members
-from watersmeet.sim.keys import UniformKeys
+from watersmeet.sim.keys import UniformKeys, UniqueKeys
 from watersmeet.sim.schedule import SCHEMA, Schedule
 
 KEYS = (UniformKeys(50), UniformKeys(50))
@@ -59,10 +60,30 @@ def test_a_side_ends_after_its_last_row() -> None:
 
 def test_merged_networks_keep_their_own_times() -> None:
     rng = np.random.default_rng(0)
-    schedule = Schedule.merged((Fixed(1.0), Exponential(0.3)), KEYS, rows=(5, 20), rng=rng)
+    schedule = Schedule.of_networks((Fixed(1.0), Exponential(0.3)), KEYS, rows=(5, 20), rng=rng)
     assert schedule.arrive[schedule.sides == Side.LEFT].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
     assert np.count_nonzero(schedule.sides == Side.RIGHT) == 20
     assert np.all(np.diff(schedule.arrive) >= 0)
+
+
+def test_many_relations_arrive_each_in_its_own_order_and_time() -> None:
+    tables = [pa.record_batch({"n": np.arange(rows)}) for rows in (3, 0, 7, 20)]
+    delays = [Fixed(1.0), Fixed(1.0), Fixed(0.3), Exponential(0.1)]
+    arrivals = Arrivals.of_tables(delays, tables, rng=np.random.default_rng(0))
+    assert len(arrivals) == 30
+    assert arrivals.arrive[arrivals.inputs == 0].tolist() == [0.0, 1.0, 2.0]
+    for input, table in enumerate(tables):
+        pieces = [arrivals.batch(input, start, stop) for start, stop in pairwise([0, 1, 9, 30])]
+        assert pa.Table.from_batches(pieces).equals(pa.Table.from_batches([table]))
+        assert np.count_nonzero(arrivals.inputs[: arrivals.last_of(input)] == input) == len(table)
+
+
+def test_a_primary_key_has_every_value_once_and_no_more() -> None:
+    drawn = UniqueKeys(100).draw(100, np.random.default_rng(0))
+    assert np.array_equal(np.sort(drawn), np.arange(1, 101))
+    assert not np.array_equal(drawn, np.arange(1, 101))
+    with pytest.raises(InvalidArgument, match="no 101 different keys"):
+        UniqueKeys(100).draw(101, np.random.default_rng(0))
 
 
 def test_the_join_size_is_the_number_of_pairs_with_equal_keys() -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     # `argparse` has no public name for what `add_subparsers` returns.
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-SEEDS = {"rpj": 2005, "pr-join": 2010, "diner": 2010}
+SEEDS = {"rpj": 2005, "pr-join": 2010, "diner": 2010, "miner": 2010}
 """The years of the papers: any number would do."""
 
 
@@ -23,22 +23,23 @@ def add_parser(subparsers: Subparsers) -> None:
         "reproduce",
         help="run a paper's experiments again: curves, claims, figures, one page",
         description="Run a paper's experiments again and write curves.csv, claims.csv, a plot "
-        "per figure (SVG and PNG) and index.html. rpj and diner run in virtual time; pr-join "
-        "reads, spills and counts real files.",
+        "per figure (SVG and PNG) and index.html. rpj, diner and miner run in virtual time; "
+        "pr-join reads, spills and counts real files.",
     )
     parser.add_argument(
         "paper",
         choices=list(SEEDS),
         help="rpj: figures 8 to 12 of SIGMOD 2005; pr-join: figures 2 and 8 to 15 of SIGMOD 2010; "
-        "diner: figures 7 to 19 of TKDE 2010",
+        "diner: figures 7 to 19 of TKDE 2010; miner: figures 20 to 22 of the same paper",
     )
     parser.add_argument(
         "--scale",
         type=float,
         default=1.0,
         metavar="S",
-        help="1 is 2 million rows for rpj and 100,000 rows a relation for diner, as in the papers, "
-        "and 1 million rows a relation for pr-join, a hundredth of the paper's (default: 1)",
+        help="1 is 2 million rows for rpj and 100,000 rows a relation for diner and miner, as in "
+        "the papers, and 1 million rows a relation for pr-join, a hundredth of the paper's "
+        "(default: 1)",
     )
     parser.add_argument(
         "--out",
@@ -78,6 +79,7 @@ def _reproduce(paper: str, scale: float, seed: int, *, out: Path, jobs: int) -> 
     # The operators' kernels take a moment to load, which `--help` should not.
     from watersmeet.reproduce.diner import report as diner_report
     from watersmeet.reproduce.diner.settings import Parameters as DinerParameters
+    from watersmeet.reproduce.miner import report as miner_report
     from watersmeet.reproduce.prjoin import report as prjoin_report
     from watersmeet.reproduce.prjoin.settings import Parameters as PrJoinParameters
     from watersmeet.reproduce.rpj import report as rpj_report
@@ -90,10 +92,9 @@ def _reproduce(paper: str, scale: float, seed: int, *, out: Path, jobs: int) -> 
         return rpj_report.reproduce(
             RpjParameters(scale=scale, seed=seed), out=out, jobs=jobs, say=say
         )
-    if paper == "diner":
-        return diner_report.reproduce(
-            DinerParameters(scale=scale, seed=seed), out=out, jobs=jobs, say=say
-        )
+    if paper in ("diner", "miner"):
+        reproduce = diner_report.reproduce if paper == "diner" else miner_report.reproduce
+        return reproduce(DinerParameters(scale=scale, seed=seed), out=out, jobs=jobs, say=say)
     return prjoin_report.reproduce(
         PrJoinParameters(scale=scale, seed=seed), out=out, jobs=jobs, say=say
     )

@@ -1,11 +1,15 @@
-"""The directory that a reproduction writes to."""
+"""The directory that a reproduction writes to, and the page in it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from watersmeet.drawing import require_matplotlib
 from watersmeet.errors import InvalidArgument
+from watersmeet.reproduce.chart import Figure, draw
+from watersmeet.reproduce.claim import Claim, write_claims
+from watersmeet.reproduce.page import PageFigure, write_page
 
 
 def prepare(out: Path) -> None:
@@ -18,3 +22,32 @@ def prepare(out: Path) -> None:
             f"--out {out} cannot be written to ({error.strerror}).",
             remedy="Name a directory that can be created.",
         ) from error
+
+
+def publish(
+    out: Path,
+    *,
+    figures: Sequence[Figure],
+    claims: Sequence[Claim],
+    paper_shows: Mapping[str, str],
+    title: str,
+    lead: str,
+    parameters: Mapping[str, str],
+    command: str,
+) -> None:
+    """Write claims.csv, the figures as SVG and PNG, and index.html. `paper_shows` says for each
+    number of a figure what the paper's own shows."""
+    write_claims(claims, out / "claims.csv")
+    plates = [
+        PageFigure(draw(figure, out)[0], figure.title, paper_shows[figure.number])
+        for figure in figures
+    ]
+    write_page(
+        out / "index.html",
+        title=title,
+        lead=lead,
+        plates=plates,
+        claims=claims,
+        parameters=parameters,
+        command=command,
+    )

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator
 from watersmeet.rows.address import Matches
+from watersmeet.sim.arrivals import Arrivals
 from watersmeet.sim.delays import Seconds
 from watersmeet.sim.meter import Meter
-from watersmeet.sim.schedule import Schedule
 from watersmeet.sim.trace import Trace
 
 
@@ -30,7 +29,7 @@ class Driver:
     def __init__(
         self,
         operator: JoinOperator,
-        schedule: Schedule,
+        schedule: Arrivals,
         *,
         meter: Meter,
         patience: float,
@@ -50,7 +49,7 @@ class Driver:
         self._cleans_up = cleans_up
         self._most_waiting = 0
         self._results = 0
-        self._ends = {side: schedule.last_of(side) for side in Side}
+        self._ends = [schedule.last_of(input) for input in range(len(schedule.tables))]
         # Rows that come more than `patience` after the row before them.
         self._stalls = np.flatnonzero(np.diff(schedule.arrive) > patience) + 1
         self._times: list[float] = []
@@ -111,16 +110,16 @@ class Driver:
         clock.wait_until(arrive[-1])
         last_due = clock.now
         results = 0
-        for side in Side:
-            batch = self._schedule.batch(side, start, stop)
+        for input in range(len(self._ends)):
+            batch = self._schedule.batch(input, start, stop)
             if batch.num_rows:
-                results += sum(len(matches) for matches in self._operator.push(side, batch))
+                results += sum(len(matches) for matches in self._operator.push(input, batch))
         work = self._processing(arrivals=stop - start, results=results)
         clock.advance(_finish_of_queue(arrive, free_at=free_at, work=work) - last_due)
         self._record(results)
-        for side in Side:
-            if start < self._ends[side] <= stop:
-                self._drain(self._operator.end(side))
+        for input, end in enumerate(self._ends):
+            if start < end <= stop:
+                self._drain(self._operator.end(input))
 
     def _drain(self, found: Iterator[Matches]) -> None:
         """Take results of work during which no rows are awaited; after each chunk the clock moves

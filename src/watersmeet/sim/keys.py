@@ -49,6 +49,21 @@ class ZipfKeys:
 
 
 @dataclass(frozen=True)
+class UniqueKeys:
+    """Every key of `1..distinct` once, in random order: a primary key. No more than these."""
+
+    distinct: int
+
+    def draw(self, count: int, rng: np.random.Generator) -> Index:
+        if count > self.distinct:
+            raise InvalidArgument(
+                f"There are no {count} different keys in 1..{self.distinct}.",
+                remedy="Draw at most as many as there are.",
+            )
+        return 1 + rng.permutation(self.distinct)[:count].astype(np.int64)
+
+
+@dataclass(frozen=True)
 class NormalKeys:
     """Whole numbers around one or several centres, clipped into `lowest..highest`."""
 

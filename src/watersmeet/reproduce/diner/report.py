@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from watersmeet.reproduce.chart import draw
-from watersmeet.reproduce.claim import Claim, write_claims
+from watersmeet.reproduce.claim import Claim
 from watersmeet.reproduce.curve import write_lines
 from watersmeet.reproduce.diner.claims import claims
 from watersmeet.reproduce.diner.figures import figures
@@ -20,8 +19,7 @@ from watersmeet.reproduce.diner.settings import (
     Experiments,
     Parameters,
 )
-from watersmeet.reproduce.output import prepare
-from watersmeet.reproduce.page import PageFigure, write_page
+from watersmeet.reproduce.output import prepare, publish
 
 PAPER_SHOWS = {
     "7-8": "The paper: DINER has a much higher rate than all others; RPJ catches up with XJoin at "
@@ -54,20 +52,16 @@ def reproduce(
     drawn = figures(experiments, runs)
     write_lines(drawn, out / "curves.csv")
     found = claims(experiments, runs)
-    write_claims(found, out / "claims.csv")
-    plates = [
-        PageFigure(draw(figure, out)[0], figure.title, PAPER_SHOWS[figure.number])
-        for figure in drawn
-    ]
-    write_page(
-        out / "index.html",
+    publish(
+        out,
+        figures=drawn,
+        claims=found,
+        paper_shows=PAPER_SHOWS,
         title="DINER, run again: figures 7 to 19, Tables 3 and 4",
         lead="Bornea, Vassalos, Kotidis and Deligiannakis, Adaptive Join Operators for Result Rate "
         "Optimization on Streaming Inputs (TKDE 2010), sections 5.1 to 5.4. The operators of "
         "watersmeet join streams like the paper's in virtual time: the network, the disk and the "
         "processor are simulated, the joins are real.",
-        plates=plates,
-        claims=found,
         parameters=described(parameters),
         command=command(parameters),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
@@ -19,13 +18,13 @@ from watersmeet.reproduce.diner.settings import (
     Workload,
 )
 from watersmeet.reproduce.jobs import each
+from watersmeet.reproduce.online import OnlineRun
 from watersmeet.rows.spans import within
 from watersmeet.sim.clock import VirtualClock
 from watersmeet.sim.domain import join_schema
 from watersmeet.sim.driver import Driver
 from watersmeet.sim.meter import Meter
 from watersmeet.sim.schedule import Schedule
-from watersmeet.sim.trace import Trace
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
 
@@ -33,32 +32,7 @@ ACCOUNT_BYTES = 768 * 2**20
 """Memory for everything but rows in memory, which `memory_rows` limits."""
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """What one algorithm did with one workload. `exact` is the size of the whole result."""
-
-    workload: Workload
-    algorithm: str
-    trace: Trace
-    exact: int
-    seconds: float
-
-    @property
-    def online(self) -> int:
-        """The results of the online phase: "until tuples are completely received" (section 5).
-
-        Without delays only the arriving phase has run when all rows have been processed. With
-        them, a task can go on long after the last arrival: what it finds then does not count.
-        """
-        trace = self.trace
-        end = trace.transmission_end if self.workload.pause else trace.cleanup_start
-        return int(trace.results_at(np.array([end]))[0])
-
-    @property
-    def share(self) -> float:
-        return self.online / max(self.exact, 1)
-
-
+Run = OnlineRun[Workload]
 Runs = dict[tuple[Workload, str], Run]
 
 
@@ -68,7 +42,7 @@ def schedule_of(workload: Workload, seed: int) -> tuple[Schedule, int]:
     their join."""
     rng = np.random.default_rng([seed, *workload.name.encode()])
     delays = (workload.delay, workload.delay)
-    schedule = Schedule.merged(delays, workload.keys, rows=workload.rows, rng=rng)
+    schedule = Schedule.of_networks(delays, workload.keys, rows=workload.rows, rng=rng)
     return schedule, schedule.join_size(width=workload.width)
 
 

@@ -6,11 +6,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from watersmeet.reproduce.chart import draw
-from watersmeet.reproduce.claim import Claim, write_claims
+from watersmeet.reproduce.claim import Claim
 from watersmeet.reproduce.curve import write_lines
-from watersmeet.reproduce.output import prepare
-from watersmeet.reproduce.page import PageFigure, write_page
+from watersmeet.reproduce.output import prepare, publish
 from watersmeet.reproduce.prjoin.claims import claims
 from watersmeet.reproduce.prjoin.figures import figures
 from watersmeet.reproduce.prjoin.relations import write_relations
@@ -61,21 +59,17 @@ def reproduce(
     write_lines(drawn, out / "curves.csv")
     write_io(runs, out / "io.csv")
     found = claims(runs, streams, parameters=parameters, exact=exact)
-    write_claims(found, out / "claims.csv")
-    plates = [
-        PageFigure(draw(figure, out)[0], figure.title, PAPER_SHOWS[figure.number])
-        for figure in drawn
-    ]
-    write_page(
-        out / "index.html",
+    publish(
+        out,
+        figures=drawn,
+        claims=found,
+        paper_shows=PAPER_SHOWS,
         title="PR-Join, run again: figures 2 and 8 to 15, Table 2",
         lead="Chen, Gibbons and Nath, PR-Join: A Non-Blocking Join Achieving Higher Early Result "
         "Rate with Statistical Guarantees (SIGMOD 2010), section 6. The operators of watersmeet "
         "join files with a fortieth of them in memory and spill to disk; every block is counted "
         "and charged with the times of the paper's devices. Figure 15 is a simulation, as in the "
         "paper.",
-        plates=plates,
-        claims=found,
         parameters=described(parameters),
         command=command(parameters),
     )

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from watersmeet.reproduce.chart import draw
-from watersmeet.reproduce.claim import Claim, write_claims
+from watersmeet.reproduce.claim import Claim
 from watersmeet.reproduce.curve import write_curves
-from watersmeet.reproduce.output import prepare
-from watersmeet.reproduce.page import PageFigure, write_page
+from watersmeet.reproduce.output import prepare, publish
 from watersmeet.reproduce.rpj.claims import claims
 from watersmeet.reproduce.rpj.figures import figures
 from watersmeet.reproduce.rpj.runs import run_all
@@ -39,20 +37,16 @@ def reproduce(
     drawn = figures(runs)
     write_curves((curve for _, curves in drawn for curve in curves), out / "curves.csv")
     found = claims(runs)
-    write_claims(found, out / "claims.csv")
-    plates = []
-    for figure, _ in drawn:
-        svg, _ = draw(figure, out)
-        plates.append(PageFigure(svg, figure.title, PAPER_SHOWS[figure.number]))
-    write_page(
-        out / "index.html",
+    publish(
+        out,
+        figures=[figure for figure, _ in drawn],
+        claims=found,
+        paper_shows=PAPER_SHOWS,
         title="RPJ, run again: figures 8 to 12",
         lead="Tao, Yiu, Papadias, Hadjieleftheriou and Mamoulis, RPJ: Producing Fast Join Results "
         "on Streams through Rate-based Optimization (SIGMOD 2005), section 6. The operators of "
         "watersmeet join the paper's streams in virtual time: the network, the disk and the "
         "processor are simulated, the joins are real and complete.",
-        plates=plates,
-        claims=found,
         parameters=described(parameters),
         command=command(parameters),
     )

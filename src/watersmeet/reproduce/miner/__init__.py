@@ -1,0 +1,1 @@
+"""Figures 20 to 22 of Bornea, Vassalos, Kotidis, Deligiannakis: MINER, TKDE 2010."""
