@@ -12,7 +12,7 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.kernels.hashing import partition_of
 from watersmeet.model import Side
 from watersmeet.sim.arrivals import Arrivals
-from watersmeet.sim.delays import Exponential, Fixed
+from watersmeet.sim.delays import Delay, Exponential, Fixed
 from watersmeet.sim.domain import join_schema, partition_members
 from watersmeet.sim.keys import UniformKeys, UniqueKeys
 from watersmeet.sim.schedule import SCHEMA, Schedule
@@ -68,7 +68,7 @@ def test_merged_networks_keep_their_own_times() -> None:
 
 def test_many_relations_arrive_each_in_its_own_order_and_time() -> None:
     tables = [pa.record_batch({"n": np.arange(rows)}) for rows in (3, 0, 7, 20)]
-    delays = [Fixed(1.0), Fixed(1.0), Fixed(0.3), Exponential(0.1)]
+    delays: list[Delay] = [Fixed(1.0), Fixed(1.0), Fixed(0.3), Exponential(0.1)]
     arrivals = Arrivals.of_tables(delays, tables, rng=np.random.default_rng(0))
     assert len(arrivals) == 30
     assert arrivals.arrive[arrivals.inputs == 0].tolist() == [0.0, 1.0, 2.0]
