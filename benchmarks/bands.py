@@ -12,11 +12,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +54,24 @@ class Question:
         return pa.table(columns)
 
 
+Join = Callable[[pa.Table, pa.Table], pa.Table]
+"""From two sides to the row numbers of all pairs, as columns n and n_right."""
+
+
+class Asked(Protocol):
+    """A question of this benchmark or of another one: a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    def side(self, number: int) -> pa.Table: ...
+
+
 @dataclass(frozen=True)
 class Found:
     seconds: float
@@ -85,7 +103,7 @@ def asked(engine: str, question: Question) -> bool:
 # ---- in the process that is measured -------------------------------------------------------------
 
 
-def _watersmeet(algorithm: str, question: Question) -> Callable[[pa.Table, pa.Table], pa.Table]:
+def _watersmeet(algorithm: str, question: Question) -> Join:
     import watersmeet as wm
 
     near = [wm.within("t", WIDTH)] if question.band else ["t"]
@@ -104,7 +122,7 @@ def _watersmeet(algorithm: str, question: Question) -> Callable[[pa.Table, pa.Ta
     return join
 
 
-def _duckdb(question: Question) -> Callable[[pa.Table, pa.Table], pa.Table]:
+def _duckdb(question: Question) -> Join:
     import duckdb
 
     connection = duckdb.connect(config={"threads": 1})
@@ -122,7 +140,7 @@ def _duckdb(question: Question) -> Callable[[pa.Table, pa.Table], pa.Table]:
     return join
 
 
-def _polars(question: Question) -> Callable[[pa.Table, pa.Table], pa.Table]:
+def _polars(question: Question) -> Join:
     """Polars is not among the packages of a set-up: `pip install polars` to have its rows."""
     pl: Any = import_module("polars")
 
@@ -142,6 +160,11 @@ def _polars(question: Question) -> Callable[[pa.Table, pa.Table], pa.Table]:
 def _measured(engine: str, question: Question) -> Found:
     made = {"DuckDB": _duckdb, "Polars": _polars}
     join = made[engine](question) if engine in made else _watersmeet(engine, question)
+    return timed(join, question)
+
+
+def timed(join: Join, question: Asked) -> Found:
+    """The best of three, after a small one; with a checksum of the two row numbers of all pairs."""
     small = replace(question, rows=20_000)
     join(small.side(1), small.side(2))
     left, right = question.side(1), question.side(2)
@@ -156,25 +179,28 @@ def _measured(engine: str, question: Question) -> Found:
     return Found(best, len(table), int(mixed.sum(dtype=np.uint64)))
 
 
-def main() -> None:
+def pinned(measure: Callable[[str, dict[str, Any]], Found]) -> None:
+    """Measure one engine on one question, as the arguments of this process say, on one core."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    engine, question = sys.argv[1], Question(**json.loads(sys.argv[2]))
-    print(json.dumps(asdict(_measured(engine, question))))
+    print(json.dumps(asdict(measure(sys.argv[1], json.loads(sys.argv[2])))))
 
 
 # ---- in the process that measures ----------------------------------------------------------------
 
 
 class Measured:
-    """What every engine gave for every question it was asked."""
+    """What every engine gave for every question it was asked; ours is `diner`."""
 
-    def __init__(self, *, quick: bool) -> None:
-        self.rows = ROWS // 10 if quick else ROWS
+    def __init__(
+        self, name: str, rows: int, peers: Sequence[tuple[Asked, Sequence[str]]], *, module: str
+    ) -> None:
+        self.name = name
+        self.rows = rows
         self.found: dict[str, dict[str, Found]] = {}
-        for question in QUESTIONS:
-            smaller = replace(question, rows=self.rows)
+        for question, engines in peers:
+            smaller = replace(question, rows=rows)
             self.found[question.name] = {
-                engine: _run(engine, smaller) for engine in ENGINES if asked(engine, question)
+                engine: _run(module, engine, smaller) for engine in engines
             }
 
     def broken(self) -> list[str]:
@@ -182,9 +208,9 @@ class Measured:
         for name, engines in self.found.items():
             right = engines["diner"]
             if right.failure is not None:
-                wrong.append(f"bands: diner failed at {name}: {right.failure}")
+                wrong.append(f"{self.name}: diner failed at {name}: {right.failure}")
             wrong += [
-                f"bands: {engine} and diner differ at {name}"
+                f"{self.name}: {engine} and diner differ at {name}"
                 for engine, each in engines.items()
                 if each.failure is None
                 and (each.rows, each.checksum) != (right.rows, right.checksum)
@@ -198,8 +224,8 @@ class Measured:
         }
 
 
-def _run(engine: str, question: Question) -> Found:
-    command = [sys.executable, "-m", "benchmarks.bands", engine, json.dumps(asdict(question))]
+def _run(module: str, engine: str, question: Asked) -> Found:
+    command = [sys.executable, "-m", module, engine, json.dumps(asdict(question))]
     search = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": search, "POLARS_MAX_THREADS": "1"}
     try:
@@ -219,7 +245,9 @@ def _run(engine: str, question: Question) -> Found:
 
 
 def run(places: Places, *, quick: bool) -> Section:
-    measured = Measured(quick=quick)
+    peers = [(each, [name for name in ENGINES if asked(name, each)]) for each in QUESTIONS]
+    rows = ROWS // 10 if quick else ROWS
+    measured = Measured("bands", rows, peers, module="benchmarks.bands")
     return Section(
         name="bands",
         title="Values that are close",
@@ -227,7 +255,7 @@ def run(places: Places, *, quick: bool) -> Section:
         "of each other (about one partner a row), one core, best of three. *A tenth in memory*: "
         "the cap holds a tenth of the rows. Results are two row numbers.",
         rows=[
-            _row(measured, name, engine)
+            compared(measured, name, engine)
             for name, engines in measured.found.items()
             for engine in engines
         ],
@@ -236,7 +264,7 @@ def run(places: Places, *, quick: bool) -> Section:
     )
 
 
-def _row(measured: Measured, name: str, engine: str) -> Row:
+def compared(measured: Measured, name: str, engine: str) -> Row:
     found, diner = measured.found[name][engine], measured.found[name]["diner"]
     failed = found.failure is not None
     return {
@@ -280,4 +308,4 @@ def _claims(measured: Measured) -> list[Claim]:
 
 
 if __name__ == "__main__":
-    main()
+    pinned(lambda engine, question: _measured(engine, Question(**question)))
