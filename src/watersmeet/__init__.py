@@ -15,8 +15,8 @@ from watersmeet import errors
 
 __all__ = [
     "StreamLog", "__version__", "aggregate", "avg", "band", "between", "count", "errors", "join",
-    "join_streams", "local", "overlaps", "session", "stddev", "stddev_pop", "stream_error",
-    "stream_metrics", "sum", "var_pop", "variance", "within",
+    "join_many", "join_streams", "local", "overlaps", "session", "stddev", "stddev_pop",
+    "stream_error", "stream_metrics", "sum", "var_pop", "variance", "within",
 ]  # fmt: skip
 
 # What needs Spark, and the module it comes from.
@@ -24,6 +24,7 @@ _SPARK = {
     "StreamLog": "watersmeet.spark.streams.metrics",
     "aggregate": "watersmeet.spark.aggregates.aggregate",
     "join": "watersmeet.spark.tables.join",
+    "join_many": "watersmeet.spark.tables.many",
     "join_streams": "watersmeet.spark.streams.join",
     "session": "watersmeet.spark.session",
     "stream_error": "watersmeet.spark.streams.failure",
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from watersmeet.spark.streams.join import join_streams
     from watersmeet.spark.streams.metrics import StreamLog, stream_metrics
     from watersmeet.spark.tables.join import join
+    from watersmeet.spark.tables.many import join_many
 
     __version__: str
 else:

@@ -190,7 +190,7 @@ def test_bad_questions_are_refused_at_the_call(what: str) -> None:
 
 
 def test_a_column_that_is_not_there_is_named_with_its_relation() -> None:
-    with pytest.raises(SchemaError, match="'b' has no column 'nope'"):
+    with pytest.raises(SchemaError, match="The b input has no column 'nope'"):
         wm.local.join_many(RELATIONS, ["a.k = b.nope", "b.k = c.k", "c.k = d.k"])
 
 

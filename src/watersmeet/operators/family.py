@@ -18,7 +18,7 @@ from watersmeet.operators.reference.join import ReferenceJoin
 from watersmeet.operators.regions.algorithm import REGIONS
 from watersmeet.operators.regions.join import RegionJoin
 from watersmeet.operators.tree.algorithm import TREE
-from watersmeet.operators.tree.join import TreeJoin
+from watersmeet.operators.tree.join import TreeJoin, check_tree
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.predicates import EqualKeys, IntervalsOverlap
 from watersmeet.rows.schema import MOST_INPUTS, JoinSchema
@@ -68,6 +68,8 @@ class Mechanism:
     for_users: bool = True
     """Whether its algorithms are listed in messages and documentation."""
     purges: bool = False
+    check: Callable[..., None] | None = None
+    """Refuses a schema and an algorithm that the rest of this row allows."""
 
 
 MECHANISMS = (
@@ -82,6 +84,7 @@ MECHANISMS = (
         most_inputs=MOST_INPUTS,
         takes_bands=True,
         takes_pairs=False,
+        check=check_tree,
     ),
     Mechanism(
         "reference",
@@ -171,6 +174,8 @@ def check_predicates(name: str, schema: JoinSchema) -> None:
     mechanism = find_mechanism(name)
     able = [each for each in MECHANISMS if each.for_users and _takes(each, schema)]
     if _takes(mechanism, schema):
+        if mechanism.check is not None:
+            mechanism.check(schema, find_algorithm(name))
         return
     near = "intervals" if _has_intervals(schema) else "a band of values"
     what = f"{len(schema.inputs)} inputs" if len(schema.inputs) > 2 else near

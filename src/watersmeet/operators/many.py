@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType
 from watersmeet.operators.family import MANY_INPUTS, check_predicates, find_algorithm
 from watersmeet.rows.bands import Band
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.intervals import Overlap
-from watersmeet.rows.on import Equal, KeyNames
+from watersmeet.rows.on import Equal, KeyNames, check_column
 from watersmeet.rows.schema import MOST_INPUTS, JoinSchema
 from watersmeet.rows.spans import together
 
@@ -106,11 +106,7 @@ class ManyQuestion:
         return None
 
     def _check_column(self, column: str, input: int, schema: pa.Schema) -> None:
-        if column not in schema.names:
-            raise SchemaError(
-                f"{self.names[input]!r} has no column {column!r}.",
-                remedy=f"Its columns are {', '.join(schema.names) or 'none'}.",
-            )
+        check_column(column, schema.names, self.names[input])
 
 
 def relations_of(relations: Any) -> tuple[list[Any], list[Any]]:

@@ -105,10 +105,15 @@ _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", 
 
 
 def check_name(name: str, columns: Sequence[str], input: int, inputs: int = 2) -> None:
-    """Refuse a name that no column has, and say which one differs from it by case alone."""
+    """Refuse a name that no column of an input has."""
+    check_column(name, columns, name_of(input, inputs))
+
+
+def check_column(name: str, columns: Sequence[str], word: str) -> None:
+    """Refuse a name that no column has, and say which one differs from it by case alone. `word` is
+    what the input is called."""
     if name in columns:
         return
-    word = name_of(input, inputs)
     alike = [column for column in columns if column.lower() == name.lower()]
     if alike:
         raise SchemaError(
@@ -121,15 +126,15 @@ def check_name(name: str, columns: Sequence[str], input: int, inputs: int = 2) -
     )
 
 
-def spelled(name: str, columns: Sequence[str], side: Side) -> str:
+def spelled(name: str, columns: Sequence[str], word: str) -> str:
     """The column that Spark means by a name while spark.sql.caseSensitive is false."""
     alike = [column for column in columns if column.lower() == name.lower()]
     if len(alike) > 1:
         raise SchemaError(
-            f"{name!r} could be {' or '.join(map(repr, alike))} of the {side.name.lower()} input: "
+            f"{name!r} could be {' or '.join(map(repr, alike))} of the {word} input: "
             "upper and lower case are one to Spark while spark.sql.caseSensitive is false.",
             remedy="Rename all but one of them, or set spark.sql.caseSensitive to true.",
         )
     if not alike:
-        check_name(name, columns, side)
+        check_column(name, columns, word)
     return alike[0]

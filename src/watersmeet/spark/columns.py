@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -14,23 +15,23 @@ from watersmeet.errors import SchemaError
 from watersmeet.model import Side
 from watersmeet.rows.output import OutputColumn
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.spark.keys import Frames, first_line
+from watersmeet.spark.keys import first_line
 from watersmeet.spark.sql import quoted
 
 
-def result_columns(frames: Frames, join: JoinSchema) -> StructType:
+def result_columns(frames: Sequence[DataFrame], join: JoinSchema) -> StructType:
     """The columns with Spark's types, of which several may be one type in Arrow, and metadata."""
     return StructType([_field(frames, column) for column in join.columns])
 
 
-def _field(frames: Frames, column: OutputColumn) -> StructField:
+def _field(frames: Sequence[DataFrame], column: OutputColumn) -> StructField:
     own, *others = (frames[side].schema[place] for side, place in column.suppliers)
     if others:
         own = _merged(frames, column)
     return StructField(column.field.name, own.dataType, column.field.nullable, own.metadata)
 
 
-def _merged(frames: Frames, column: OutputColumn) -> StructField:
+def _merged(frames: Sequence[DataFrame], column: OutputColumn) -> StructField:
     """The field of a shared key of a full join, which may come from either side."""
     keys = [
         frames[side].select(sf.col(quoted(frames[side].columns[place])).alias("key"))

@@ -32,7 +32,15 @@ from pyspark.sql.types import (
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import Side
 from watersmeet.rows.intervals import Overlap
-from watersmeet.rows.on import KeyNames, Near, check_name, key_names, near_of, spelled
+from watersmeet.rows.on import (
+    KeyNames,
+    Near,
+    check_column,
+    check_name,
+    key_names,
+    near_of,
+    spelled,
+)
 from watersmeet.rows.output import Schemas
 from watersmeet.rows.types import comparison_type, padding_of, with_padding
 from watersmeet.spark.scans.files import JavaObject
@@ -134,10 +142,15 @@ def _spelled(frames: Frames, names: KeyNames) -> KeyNames:
 
 
 def _name(frames: Frames, side: Side, name: str) -> str:
-    if frames[side].sparkSession.conf.get("spark.sql.caseSensitive") == "true":
-        check_name(name, frames[side].columns, side)
+    return column_name(frames[side], name, word=side.name.lower())
+
+
+def column_name(frame: DataFrame, name: str, *, word: str) -> str:
+    """The column of a DataFrame that Spark means by a name; `word` is what the input is called."""
+    if frame.sparkSession.conf.get("spark.sql.caseSensitive") == "true":
+        check_column(name, frame.columns, word)
         return name
-    return spelled(name, frames[side].columns, side)
+    return spelled(name, frame.columns, word)
 
 
 def _from_columns(

@@ -76,8 +76,8 @@ class RangeRouter:
         first[lost] = last[lost] = _dealt(lost, self.instances)
         return spans
 
-    def group(self, side: Side, batch: pa.RecordBatch) -> Grouped:
-        grouped: Grouped = group_by_span(*self.spans(side, batch), self.instances)
+    def group(self, input: int, batch: pa.RecordBatch) -> Grouped:
+        grouped: Grouped = group_by_span(*self.spans(Side(input), batch), self.instances)
         return grouped
 
     def _owned(self, codes: Codes) -> Spans:

@@ -38,7 +38,7 @@ _EVERY_ROW: Mask = np.empty(0, np.bool_)
 
 
 class Router(Protocol):
-    """Sends the rows of both sides to instances, such that each result is made in exactly one.
+    """Sends the rows of all inputs to instances, such that each result is made in exactly one.
 
     A row may go to several instances, as for joins on a range of values or of several relations.
     """
@@ -46,7 +46,7 @@ class Router(Protocol):
     @property
     def instances(self) -> int: ...
 
-    def group(self, side: Side, batch: pa.RecordBatch) -> Grouped:
+    def group(self, input: int, batch: pa.RecordBatch) -> Grouped:
         """Row numbers grouped by instance, in their old order inside one, and where each starts.
 
         Those of instance `i` are `order[offsets[i]:offsets[i + 1]]`.
@@ -118,13 +118,13 @@ class HashRouter:
     @classmethod
     def of(cls, schema: JoinSchema, *, instances: int) -> HashRouter:
         """The router of a join, for frames and batches that have the columns of its inputs."""
-        left, right = (pa.schema([_key_field(pair, side) for pair in schema.keys]) for side in Side)
+        left, right = (pa.schema([key_field(pair, side) for pair in schema.keys]) for side in Side)
         others = (simple_columns(schema.left), simple_columns(schema.right))
         return cls(instances, (left, right), others)
 
     def assign(self, side: Side, batch: pa.RecordBatch) -> Instances:
         """The instance of every row."""
-        hashed = _SparkHashes(batch.num_rows)
+        hashed = SparkHashes(batch.num_rows)
         for key in self.keys[side]:
             hashed.add(batch.column(key.name), key.type, padding=padding_of(key))
         if hashed.valid is not None and not hashed.valid.all():
@@ -136,8 +136,9 @@ class HashRouter:
     def is_copied(self, side: Side) -> bool:
         return False
 
-    def group(self, side: Side, batch: pa.RecordBatch) -> Grouped:
-        grouped: Grouped = spark_hash.group_by_instance(self.assign(side, batch), self.instances)
+    def group(self, input: int, batch: pa.RecordBatch) -> Grouped:
+        assigned = self.assign(Side(input), batch)
+        grouped: Grouped = spark_hash.group_by_instance(assigned, self.instances)
         return grouped
 
     def column(self, side: Side, dataframe: DataFrame) -> Column:
@@ -157,7 +158,7 @@ class HashRouter:
     def _spread(
         self, side: Side, batch: pa.RecordBatch, *, rows: NDArray[np.int64]
     ) -> NDArray[np.uint64]:
-        hashed = _SparkHashes(len(rows))
+        hashed = SparkHashes(len(rows))
         for column in self.others[side]:
             hashed.add(batch.column(column.name).take(pa.array(rows)), column.type)
         return hashed.values
@@ -185,7 +186,7 @@ def _check_count(instances: int) -> None:
         )
 
 
-def _key_field(pair: KeyPair, side: Side) -> pa.Field:
+def key_field(pair: KeyPair, side: Side) -> pa.Field:
     field = pa.field(pair.of(side), pair.kind)
     return with_padding(field, pair.padding[side]) if pair.padding[side] else field
 
@@ -203,7 +204,7 @@ def simple_columns(schema: pa.Schema) -> pa.Schema:
     return pa.schema(found)
 
 
-class _SparkHashes:
+class SparkHashes:
     """Spark's `xxhash64` of the columns added so far, and which rows have a value in each."""
 
     def __init__(self, rows: int) -> None:

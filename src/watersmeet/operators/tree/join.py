@@ -29,6 +29,7 @@ from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches
 from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.rows.tree import JoinTree
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.runs import SpilledRun
 from watersmeet.store.shares import MemoryShares
@@ -55,11 +56,6 @@ class TreeJoin:
         self.workspace = TreeWorkspace(
             schema.in_order(), algorithm, account=memory, spill=spill, tuning=tuning or Tuning()
         )
-        if algorithm.coordinated and not self.workspace.tree.is_star:
-            raise InvalidArgument(
-                f"algorithm={algorithm.name!r} joins all inputs on one attribute, by equality.",
-                remedy="Use miner.",
-            )
         self.flushing = Flushing(self.workspace)
         self.arriving = ArrivingPhase(self.workspace, self.flushing)
         self.loop = TreeLoop(self.workspace)
@@ -226,6 +222,16 @@ class TreeJoin:
             for input, orders in enumerate(self.workspace.memory.regions)
             for number, regions in enumerate(orders)
         }
+
+
+def check_tree(schema: JoinSchema, algorithm: TreeAlgorithm) -> None:
+    """Refuse inputs that do not form a tree, or not the tree that an algorithm needs."""
+    tree = JoinTree.of(schema.in_order())
+    if algorithm.coordinated and not tree.is_star:
+        raise InvalidArgument(
+            f"algorithm={algorithm.name!r} joins all inputs on one attribute, by equality.",
+            remedy="Use miner.",
+        )
 
 
 def _numbered(by_order: list[list[list[SpilledRun]]], input: int) -> list[tuple[int, SpilledRun]]:

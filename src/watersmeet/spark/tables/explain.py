@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from watersmeet.model import Side
+from watersmeet.operators.many import ManyQuestion
 from watersmeet.spark.scans.relation import PlainScan, StagedRows
+from watersmeet.spark.tables.explain_cube import cube
 from watersmeet.spark.tables.explain_ranges import ranges, sent
 from watersmeet.spark.tables.metrics import RunMetrics
 from watersmeet.spark.tables.plan import Plan
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def explain(
-    relations: tuple[PlainScan | StagedRows, PlainScan | StagedRows],
+    relations: Sequence[PlainScan | StagedRows],
     plan: Plan,
     *,
     key_order: str | None,
@@ -25,8 +27,8 @@ def explain(
     metrics: RunMetrics,
 ) -> str:
     facts = {"join": _question(plan), "algorithm": _algorithm(plan)}
-    for side in Side:
-        facts[side.name.lower()] = _way(relations[side])
+    for name, relation in zip(plan.names, relations, strict=True):
+        facts[name] = _way(relation)
     guessed = progress is None and plan.asked_instances is None
     if plan.band is not None and plan.division is None:
         facts["instances"] = (
@@ -40,6 +42,8 @@ def explain(
         )
     else:
         facts["instances"] = _instances(plan)
+    if plan.cube is not None and progress is not None:
+        facts["keys"] = cube(plan, progress.rows_total)
     if plan.division is not None:
         facts["ranges"] = ranges(plan, plan.division)
         facts["sent"] = sent(plan.division)
@@ -60,7 +64,8 @@ def explain(
 
 
 def _question(plan: Plan) -> str:
-    keys = ", ".join(plan.join.in_words())
+    many = isinstance(plan.question, ManyQuestion)
+    keys = str(plan.question.on) if many else ", ".join(plan.join.in_words())
     extra = " and a condition" if plan.question.condition is not None else ""
     return f"{plan.question.how} on {keys}{extra}"
 

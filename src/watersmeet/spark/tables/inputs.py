@@ -1,4 +1,4 @@
-"""The two tables of a join, cut into waves, whether our tasks or Spark's read them."""
+"""The tables of a join, cut into waves, whether our tasks or Spark's read them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from watersmeet.store.exchange import Sections
 
 
 class Input(Protocol):
-    """One side: for each wave the scan tasks that read it, or the files that Spark has staged."""
+    """One table: for each wave the scan tasks that read it, or the files that Spark has staged."""
 
     rows: int
 
@@ -40,7 +40,7 @@ class PlainInput:
     def __init__(
         self,
         relation: PlainScan,
-        side: Side,
+        input: int,
         ends: Sequence[float],
         *,
         order: Sequence[int],
@@ -48,13 +48,13 @@ class PlainInput:
     ) -> None:
         self.rows = relation.rows
         self._relation = relation
-        self._side = side
+        self._input = input
         self._tasks = tasks
         self._waves = cut([group.rows for group in relation.row_groups], ends, order=order)
 
     def tasks(self, wave: int) -> list[ScanTask]:
         return [
-            ScanTask(self._side, wave + 1, tuple(map(self._split, pieces)))
+            ScanTask(self._input, wave + 1, tuple(map(self._split, pieces)))
             for pieces in shared_out(self._waves[wave], among=self._tasks)
         ]
 
@@ -89,46 +89,46 @@ class StagedInput:
 
 
 class Inputs:
-    """Both sides of a join, wave by wave."""
+    """All tables of a join, wave by wave."""
 
     def __init__(
         self,
         spark: SparkSession,
-        relations: tuple[Relation, Relation],
+        relations: Sequence[Relation],
         plan: Plan,
         *,
         staged: Staged,
         ends: Sequence[float],
         seed: int,
     ) -> None:
-        """`staged` are the files of the sides that Spark has computed."""
+        """`staged` are the files of the tables that Spark has computed."""
         self._spark = spark
         self._plan = plan
         self._plain = {
-            side: relation
-            for side, relation in zip(Side, relations, strict=True)
+            input: relation
+            for input, relation in zip(plan.inputs, relations, strict=True)
             if isinstance(relation, PlainScan)
         }
         self.key_order: str | None = None
         """The column by whose order row groups are read; None if their order is random."""
         self._orders = self._ordered(seed)
-        self.sides: list[Input] = [
+        self.tables: list[Input] = [
             PlainInput(
-                self._plain[side],
-                side,
+                self._plain[input],
+                input,
                 ends,
-                order=self._orders[side],
+                order=self._orders[input],
                 tasks=plan.slots.tasks,
             )
-            if side in self._plain
-            else StagedInput(staged[side], ends, seed + side)
-            for side in Side
+            if input in self._plain
+            else StagedInput(staged[input], ends, seed + input)
+            for input in plan.inputs
         ]
         self.waves = len(ends)
 
-    def scan(self, wave: int) -> tuple[list[Sections], list[Sections]]:
-        """Bring a wave's rows into the storage; returns both sides' files in a fixed order."""
-        tasks = [task for side in self.sides for task in side.tasks(wave)]
+    def scan(self, wave: int) -> list[list[Sections]]:
+        """Bring a wave's rows into the storage; returns each table's files in a fixed order."""
+        tasks = [task for table in self.tables for task in table.tasks(wave)]
         plan, plain = self._plan, self._plain
         records = run_tasks(
             self._spark,
@@ -138,19 +138,18 @@ class Inputs:
             query=plan.query,
             what=f"wave {wave + 1} of {self.waves}, scan",
         )
-        files = [side.staged(wave) for side in self.sides]
+        files = [table.staged(wave) for table in self.tables]
         for task, record in zip(tasks, records, strict=True):
-            files[task.side].append(Sections.from_description(record))
-        return files[Side.LEFT], files[Side.RIGHT]
+            files[task.input].append(Sections.from_description(record))
+        return files
 
-    def rows_in(self, wave: int) -> tuple[int, int]:
-        left, right = (side.rows_in(wave) for side in self.sides)
-        return left, right
+    def rows_in(self, wave: int) -> tuple[int, ...]:
+        return tuple(table.rows_in(wave) for table in self.tables)
 
-    def _ordered(self, seed: int) -> dict[Side, list[int]]:
+    def _ordered(self, seed: int) -> dict[int, list[int]]:
         """The order of each plain table's row groups."""
         left, right = self._plain.get(Side.LEFT), self._plain.get(Side.RIGHT)
-        if left is not None and right is not None:
+        if len(self._plan.inputs) == 2 and left is not None and right is not None:
             for key in self._plan.join.keys:
                 if not pa.types.is_integer(key.kind) and not pa.types.is_temporal(key.kind):
                     continue
@@ -167,6 +166,6 @@ class Inputs:
                     self.key_order = self._plan.schemas[Side.LEFT].names[band.columns[Side.LEFT]]
                     return dict(zip(Side, orders, strict=True))
         return {
-            side: random_order(len(relation.row_groups), seed=seed + side)
-            for side, relation in self._plain.items()
+            input: random_order(len(relation.row_groups), seed=seed + input)
+            for input, relation in self._plain.items()
         }

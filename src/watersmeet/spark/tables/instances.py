@@ -14,7 +14,6 @@ from itertools import chain, zip_longest
 from typing import Any
 
 from watersmeet.errors import StateError
-from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.family import make_operator
 from watersmeet.rows.address import Matches
@@ -34,7 +33,7 @@ _FLUSHES_TOLD = 8
 class Arrivals:
     """The files of one wave for one instance. `rows_out`: how many results it had, once known."""
 
-    files: tuple[tuple[Sections, ...], tuple[Sections, ...]]
+    files: tuple[tuple[Sections, ...], ...]
     rows_out: int | None = None
 
 
@@ -111,7 +110,7 @@ def _join(task: JoinTask, plan: Plan, instance: Instance) -> Record:
     stem = f"result-{task.number:03}-{task.instance:04}"
     with ResultWriter(plan, stem) as writer:
         found = _feed(instance.operator, task.waves[-1], plan)
-        for matches in chain(found, _finish(instance.operator) if task.last else ()):
+        for matches in chain(found, _finish(instance.operator, plan) if task.last else ()):
             if len(matches):
                 writer.append(instance.schema.materialise(matches))
             if task.most_bytes is not None and writer.nbytes > task.most_bytes:
@@ -156,22 +155,22 @@ def _replayed(task: JoinTask, plan: Plan) -> Instance:
 
 
 def _feed(operator: JoinOperator, wave: Arrivals, plan: Plan) -> Iterator[Matches]:
-    """Push a wave's batches, the sides in turn."""
-    sides = [
+    """Push a wave's batches, the inputs in turn."""
+    inputs = [
         rebatched(
-            plan.storage.read_sections(wave.files[side], plan.schemas[side]), plan.pushed_rows
+            plan.storage.read_sections(wave.files[input], plan.schemas[input]), plan.pushed_rows
         )
-        for side in Side
+        for input in plan.inputs
     ]
-    for pair in zip_longest(*sides):
-        for side, block in zip(Side, pair, strict=True):
+    for blocks in zip_longest(*inputs):
+        for input, block in zip(plan.inputs, blocks, strict=True):
             if block is not None:
-                yield from operator.push(side, block)
+                yield from operator.push(input, block)
 
 
-def _finish(operator: JoinOperator) -> Iterator[Matches]:
-    for side in Side:
-        yield from operator.end(side)
+def _finish(operator: JoinOperator, plan: Plan) -> Iterator[Matches]:
+    for input in plan.inputs:
+        yield from operator.end(input)
     yield from operator.finish()
 
 
@@ -179,7 +178,5 @@ def arrivals(
     instance: int, files: Sequence[Sequence[Sections]], *, rows_out: int | None = None
 ) -> Arrivals:
     """The sections of a wave's files that are for one instance."""
-    left, right = (
-        tuple(mine for file in side if (mine := file.of(instance)).sections) for side in files
-    )
-    return Arrivals((left, right), rows_out)
+    mine = (tuple(own for file in input if (own := file.of(instance)).sections) for input in files)
+    return Arrivals(tuple(mine), rows_out)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import parse_seed
+from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.spark.cluster import TaskSlots
@@ -22,6 +25,7 @@ from watersmeet.spark.storage import RunStorage, check_path
 from watersmeet.spark.tables.files import RunFiles, sweep
 from watersmeet.spark.tables.plan import Plan, Sizes
 from watersmeet.spark.tables.run import JoinRun
+from watersmeet.spark.tables.staging import Relation
 from watersmeet.store.shares import SMALLEST_MEMORY, MemoryShares
 
 
@@ -80,9 +84,43 @@ def join(
     for side, dataframe in (("left", left), ("right", right)):
         check_dataframe(dataframe, side)
     question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
+    relations = [open_relation(left, argument="left"), open_relation(right, argument="right")]
+    frames = (left, right)
+    question, schemas = settled(frames, (relations[0].schema, relations[1].schema), question)
+    if instances is not None:
+        instances = parse_instances(instances)
+        schema = question.resolve(*schemas)
+        if band_of(schema) is not None:
+            check_owner(schema.how, instances)
+    return begin(
+        frames,
+        relations,
+        question,
+        schemas,
+        memory=memory,
+        storage=storage,
+        spill_dir=spill_dir,
+        instances=instances,
+        seed=seed,
+    )
+
+
+def begin(
+    frames: Sequence[DataFrame],
+    relations: Sequence[Relation],
+    question: Question | ManyQuestion,
+    schemas: tuple[pa.Schema, ...],
+    *,
+    memory: int | str,
+    storage: str | Path | None,
+    spill_dir: str | Path | None,
+    instances: int | None,
+    seed: int,
+) -> JoinRun:
+    """A run of a question that Spark has settled. Nothing is read yet."""
     limit, _ = MemoryShares.parse(memory)
     seed = parse_seed(seed)
-    spark = left.sparkSession
+    spark = frames[0].sparkSession
     slots = TaskSlots.of(spark)
     each = limit // slots.tasks_a_machine
     if each < SMALLEST_MEMORY:
@@ -90,21 +128,14 @@ def join(
             f"memory={memory!r} leaves {each:,} bytes for each of {slots.tasks_a_machine} tasks.",
             remedy=f"Give at least {slots.tasks_a_machine * SMALLEST_MEMORY // 2**20}MB.",
         )
-    relations = open_relation(left, argument="left"), open_relation(right, argument="right")
-    frames = (left, right)
-    question, schemas = settled(frames, (relations[0].schema, relations[1].schema), question)
     schema = question.resolve(*schemas)
     result = result_columns(frames, schema)
     check_names(schema.output.names, spark, whose="The result would have")
     query = uuid.uuid4().hex[:8]
-    if instances is not None:
-        instances = parse_instances(instances)
-        if band_of(schema) is not None:
-            check_owner(schema.how, instances)
     if spill_dir is not None:
         check_path(spill_dir, "spill_dir")
-    # A side whose size cannot be guessed counts as small; its rows are counted before the join.
-    guessed = Sizes((estimated_rows(relations[0]) or 0, estimated_rows(relations[1]) or 0))
+    # A table whose size cannot be guessed counts as small; its rows are counted before the join.
+    guessed = Sizes.guessed([estimated_rows(relation) or 0 for relation in relations])
     sweep()
     run_storage = RunStorage.claim(storage, spark, query)
     plan = Plan(

@@ -20,7 +20,7 @@ class WaveMetrics:
     kept their operator; the others were built again. flushes: the latest flushes, with reasons.
     """
 
-    rows_read: tuple[int, int]
+    rows_read: tuple[int, ...]
     rows_out: int
     results: dict[str, int]
     rows_spilled: int
@@ -38,7 +38,7 @@ class WaveMetrics:
         cls,
         records: Sequence[Record],
         *,
-        rows_read: tuple[int, int],
+        rows_read: tuple[int, ...],
         bytes_stored: int,
         scan_seconds: float,
         join_seconds: float,
@@ -69,10 +69,10 @@ class RunMetrics:
     waves: list[WaveMetrics] = field(default_factory=list)
 
     @property
-    def rows_read(self) -> tuple[int, int]:
-        left = sum(wave.rows_read[0] for wave in self.waves)
-        right = sum(wave.rows_read[1] for wave in self.waves)
-        return left, right
+    def rows_read(self) -> tuple[int, ...]:
+        """Rows of each input."""
+        by_input = zip(*(wave.rows_read for wave in self.waves), strict=True)
+        return tuple(map(sum, by_input)) or (0, 0)
 
     @property
     def rows_out(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
@@ -9,10 +10,13 @@ from math import ceil
 import pyarrow as pa
 
 from watersmeet.model import Side
+from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.question import Question
+from watersmeet.rows.on import name_of
 from watersmeet.rows.predicates import ValuesInBand
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.cluster import TaskSlots
+from watersmeet.spark.hypercube import Cube, Dimension, HypercubeRouter, dimensions_of
 from watersmeet.spark.ranges import RangeRouter, Ranges
 from watersmeet.spark.routing import HashRouter, Router, band_of
 from watersmeet.spark.tables.balance import Division
@@ -22,6 +26,8 @@ from watersmeet.store.table import row_bytes
 
 # With more instances, the sections that a scan task writes for each would be too small.
 _MOST_INSTANCES = 256
+# A join of many tables has at most the tasks at a time, times two to the power of one less.
+_MOST_CUBES = 6
 # Bytes that a string or a list is taken to have before a row has been seen.
 _VARIABLE_BYTES = 24
 _BLOCK_BYTES = 2 * 2**20
@@ -38,8 +44,8 @@ class Plan:
     """One join, as its tasks need to know it. It is pickled and sent with every job."""
 
     query: str
-    question: Question
-    schemas: tuple[pa.Schema, pa.Schema]
+    question: Question | ManyQuestion
+    schemas: tuple[pa.Schema, ...]
     memory: int
     """Bytes that one task may use."""
     instances: int
@@ -56,13 +62,29 @@ class Plan:
     spill_dir: str | None
     division: Division | None = None
     """The ranges of values that instances have in a join on a band alone, once they are chosen."""
+    cube: Cube | None = None
+    """How the instances of a join of many tables are divided among its keys."""
 
     @cached_property
     def join(self) -> JoinSchema:
         return self.question.resolve(*self.schemas)
 
+    @property
+    def inputs(self) -> Sequence[int]:
+        """The numbers of the inputs; if there are two, they are sides."""
+        return tuple(Side) if len(self.schemas) == 2 else range(len(self.schemas))
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What the inputs are called: left and right, or the names of relations."""
+        if isinstance(self.question, ManyQuestion):
+            return self.question.names
+        return [name_of(input) for input in self.inputs]
+
     @cached_property
     def router(self) -> Router:
+        if self.cube is not None:
+            return HypercubeRouter(self.cube, self.dimensions)
         if self.band is None:
             return HashRouter.of(self.join, instances=self.instances)
         # Before ranges are chosen, all values are one.
@@ -72,7 +94,12 @@ class Plan:
     @cached_property
     def band(self) -> ValuesInBand | None:
         """The band by which rows are divided among instances; None if equal keys do it."""
-        return band_of(self.join)
+        return None if isinstance(self.question, ManyQuestion) else band_of(self.join)
+
+    @cached_property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """The groups of equal columns by which the rows of many tables are divided."""
+        return tuple(dimensions_of(self.join))
 
     @property
     def bands(self) -> list[ValuesInBand]:
@@ -109,38 +136,77 @@ class Plan:
 
     def fitted(self, sizes: Sizes) -> Plan:
         """The plan for tables of these sizes, with as many instances as they need."""
+        if isinstance(self.question, ManyQuestion):
+            return self._with_cube(sizes)
         parts = _times_too_large(self.join, sizes, memory=self.memory, slots=self.slots)
         instances = self.asked_instances or instances_for(
             sizes.rows, parts, memory=self.memory, slots=self.slots
         )
         return replace(self, instances=instances, keeps_operators=parts == 1)
 
+    def _with_cube(self, sizes: Sizes) -> Plan:
+        """The plan of a join of many tables.
+
+        More instances need less memory each, but more copies of rows in all. So there are as many
+        as tasks at a time, or the fewest with which a task has memory for all rows of one of its
+        instances; or those with the fewest rows each, if none is small enough.
+        """
+        if not self.dimensions:
+            return replace(self, instances=1, keeps_operators=True, cube=Cube(()))
+        counts = [self.slots.tasks * 2**power for power in range(_MOST_CUBES)]
+        cubes = [
+            Cube.of(count, sizes.rows, self.dimensions)
+            for count in ([self.asked_instances] if self.asked_instances else counts)
+        ]
+        store = MemoryShares.split(self.memory).store
+        held = [self._held(cube, sizes) for cube in cubes]
+        fits = [n for n, cube in enumerate(cubes) if held[n] <= store * cube.instances]
+        chosen = (
+            fits[0] if fits else min(range(len(cubes)), key=lambda n: held[n] / cubes[n].instances)
+        )
+        together = held[chosen] <= store * self.slots.tasks
+        cube = cubes[chosen]
+        return replace(self, instances=cube.instances, keeps_operators=together, cube=cube)
+
+    def _held(self, cube: Cube, sizes: Sizes) -> int:
+        """Bytes of all rows in all instances of a cube."""
+        return sum(
+            cube.copies(n, self.dimensions)
+            * max(sizes.rows[n] * _row_bytes(self.join.stored(n)), sizes.nbytes[n])
+            for n in self.inputs
+        )
+
     def __getstate__(self) -> dict[str, object]:
         # Without what can be computed from the rest: it is large, and some of it cannot be pickled.
         return {name: value for name, value in vars(self).items() if name not in _DERIVED}
 
 
-_DERIVED = ("join", "router", "band")
+_DERIVED = ("join", "router", "band", "dimensions")
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large both tables are: rows, and bytes if they have been counted."""
+    """How large the tables are: rows, and bytes, which are 0 until they have been counted."""
 
-    rows: tuple[int, int]
-    nbytes: tuple[int, int] = (0, 0)
+    rows: tuple[int, ...]
+    nbytes: tuple[int, ...]
+
+    @classmethod
+    def guessed(cls, rows: Sequence[int]) -> Sizes:
+        return cls(tuple(rows), (0,) * len(rows))
 
     def times(self, factor: float) -> Sizes:
         rows, nbytes = (
-            (ceil(one * factor), ceil(other * factor)) for one, other in (self.rows, self.nbytes)
+            tuple(ceil(each * factor) for each in sizes) for sizes in (self.rows, self.nbytes)
         )
         return Sizes(rows, nbytes)
 
 
-def bytes_of(schemas: tuple[pa.Schema, pa.Schema], sizes: Sizes) -> int:
-    """About how many bytes both tables have; texts count little before they have been read."""
+def bytes_of(schemas: Sequence[pa.Schema], sizes: Sizes) -> int:
+    """About how many bytes all tables have; texts count little before they have been read."""
     return sum(
-        max(sizes.rows[side] * _payload_bytes(schemas[side]), sizes.nbytes[side]) for side in Side
+        max(rows * _payload_bytes(schema), nbytes)
+        for schema, rows, nbytes in zip(schemas, sizes.rows, sizes.nbytes, strict=True)
     )
 
 
@@ -153,7 +219,7 @@ def _times_too_large(join: JoinSchema, sizes: Sizes, *, memory: int, slots: Task
     return max(ceil(held / room), 1)
 
 
-def instances_for(rows: tuple[int, int], parts: int, *, memory: int, slots: TaskSlots) -> int:
+def instances_for(rows: Sequence[int], parts: int, *, memory: int, slots: TaskSlots) -> int:
     """As many instances that one of them fits a task's memory, and its index the processor's cache.
 
     `parts` is how many times the memory of all tasks the rows need. The number is that of tasks at

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -22,7 +22,7 @@ MOST_REPLICATION = 4.0
 
 def ranged(
     spark: SparkSession,
-    relations: tuple[Relation, Relation],
+    relations: Sequence[Relation],
     sizes: Sizes,
     *,
     plan: Plan,

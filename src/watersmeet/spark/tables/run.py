@@ -1,4 +1,4 @@
-"""A join of two finite DataFrames: results wave by wave, which are exact in the end."""
+"""A join of finite DataFrames: results wave by wave, which are exact in the end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from math import prod
 from types import TracebackType
 from typing import Self
 
@@ -30,7 +31,8 @@ from watersmeet.spark.tables.target import Target
 from watersmeet.spark.tables.waves import SMALL_BYTES, WHOLE, shares
 from watersmeet.store.exchange import Sections
 
-Scanned = tuple[list[Sections], list[Sections]]
+Scanned = list[list[Sections]]
+"""The files of each table."""
 
 
 @dataclass(frozen=True)
@@ -39,24 +41,26 @@ class WaveProgress:
 
     wave: int
     waves: int
-    rows_read: tuple[int, int]
-    rows_total: tuple[int, int]
+    rows_read: tuple[int, ...]
+    rows_total: tuple[int, ...]
     rows_out: int
     seconds: float
+    names: tuple[str, ...] = ("left", "right")
 
     @property
     def fraction(self) -> float:
-        """The fraction of all pairs of rows of which both rows have been read."""
+        """The fraction of all combinations of rows of which every row has been read."""
         shares = [
             read / total if total else 1.0
             for read, total in zip(self.rows_read, self.rows_total, strict=True)
         ]
-        return shares[0] * shares[1]
+        return prod(shares)
 
     def __str__(self) -> str:
-        left, right = self.rows_read
+        named = zip(self.rows_read, self.names, strict=True)
+        read = " and ".join(f"{rows:,} {name}" for rows, name in named)
         return (
-            f"wave {self.wave} of {self.waves}: {left:,} left and {right:,} right rows read, "
+            f"wave {self.wave} of {self.waves}: {read} rows read, "
             f"{self.rows_out:,} results after {self.seconds:.1f} s"
         )
 
@@ -86,7 +90,7 @@ class _Done:
 
 
 class JoinRun:
-    """A join of two DataFrames. Nothing runs before the first wave is asked for.
+    """A join of DataFrames. Nothing runs before the first wave is asked for.
 
     Iterate over its waves, or ask for the whole with `to_df` or `write`; both can be mixed, and
     a wave is computed once, however often it is iterated over. While a wave is being used, the rows
@@ -100,7 +104,7 @@ class JoinRun:
     def __init__(
         self,
         spark: SparkSession,
-        relations: tuple[Relation, Relation],
+        relations: Sequence[Relation],
         plan: Plan,
         *,
         columns: StructType,
@@ -223,7 +227,7 @@ class JoinRun:
             if self._stopped:
                 raise WatersmeetError(
                     "The run was stopped before its result was complete.",
-                    remedy="Call wm.join again, or use the waves that were delivered.",
+                    remedy="Call it again, or use the waves that were delivered.",
                 )
 
     def _advance(self, *, whole: bool) -> None:
@@ -253,7 +257,7 @@ class JoinRun:
             WaveMetrics.of(
                 records,
                 rows_read=inputs.rows_in(number),
-                bytes_stored=sum(file.nbytes for side in files for file in side),
+                bytes_stored=sum(file.nbytes for table in files for file in table),
                 scan_seconds=scanned - begun,
                 join_seconds=joined - scanned,
             )
@@ -320,15 +324,15 @@ class JoinRun:
     def _progress(self, now: float, inputs: Inputs) -> WaveProgress:
         assert self._started is not None
         waves = range(len(self._done))
-        left, right = zip(*(inputs.rows_in(wave) for wave in waves), strict=True)
-        total = [side.rows for side in inputs.sides]
+        read = zip(*(inputs.rows_in(wave) for wave in waves), strict=True)
         return WaveProgress(
             wave=len(self._done),
             waves=len(self._ends),
-            rows_read=(sum(left), sum(right)),
-            rows_total=(total[0], total[1]),
+            rows_read=tuple(map(sum, read)),
+            rows_total=tuple(table.rows for table in inputs.tables),
             rows_out=self.metrics.rows_out,
             seconds=now - self._started,
+            names=tuple(self._plan.names),
         )
 
     def _rows(self, files: Sequence[str]) -> DataFrame:
@@ -341,6 +345,6 @@ class JoinRun:
         if self._files.closed:
             raise RunClosed(
                 "This run was closed, and has no more rows to give.",
-                remedy="Call wm.join again, and ask for rows inside its `with` block; DataFrames "
+                remedy="Call it again, and ask for rows inside its `with` block; DataFrames "
                 "that were taken before remain usable.",
             )

@@ -18,41 +18,43 @@ from watersmeet.spark.tables.plan import Plan
 
 @dataclass(frozen=True)
 class ScanTask:
-    """Some splits of one side, which a task reads and writes to one file."""
+    """Some splits of one input, which a task reads and writes to one file."""
 
-    side: Side
+    input: int
     wave: int
     splits: tuple[Split, ...]
 
 
-def scan(task: ScanTask, plan: Plan, relations: dict[Side, PlainScan]) -> Record:
+def scan(task: ScanTask, plan: Plan, relations: dict[int, PlainScan]) -> Record:
     """Read some splits of a plain scan, and write their rows divided among instances."""
-    relation = relations[task.side]
+    relation = relations[task.input]
     rows = chain.from_iterable(
         relation.read(split, batch_rows=plan.block_rows) for split in task.splits
     )
-    stem = f"{task.side.name.lower()}-{task.wave:03}"
-    return plan.storage.write_sections(stem, routed(rows, task.side, plan)).describe()
+    stem = f"input{task.input}-{task.wave:03}"
+    return plan.storage.write_sections(stem, routed(rows, task.input, plan)).describe()
 
 
-def stage(batches: Iterator[pa.RecordBatch], side: Side, plan: Plan) -> Iterator[Record]:
+def stage(batches: Iterator[pa.RecordBatch], input: int, plan: Plan) -> Iterator[Record]:
     """Write the rows of one partition of any DataFrame, in several files, because waves consist of
     whole files."""
-    stem = f"{side.name.lower()}-staged"
-    schema, band = plan.schemas[side], plan.band
+    stem = f"input{input}-staged"
+    schema, band = plan.schemas[input], plan.band
     # Spark's batches have only some 10,000 rows.
     for block in rebatched((batch.cast(schema) for batch in batches), plan.block_rows):
-        written = plan.storage.write_sections(stem, routed(iter([block]), side, plan)).describe()
-        seen = {} if band is None else noted(side, block.column(band.columns[side]), band)
+        written = plan.storage.write_sections(stem, routed(iter([block]), input, plan)).describe()
+        seen = {}
+        if band is not None:
+            seen = noted(Side(input), block.column(band.columns[input]), band)
         yield written | seen
 
 
 def routed(
-    batches: Iterator[pa.RecordBatch], side: Side, plan: Plan
+    batches: Iterator[pa.RecordBatch], input: int, plan: Plan
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows of each batch that are for one instance, with its number."""
     for batch in batches:
-        order, offsets = plan.router.group(side, batch)
+        order, offsets = plan.router.group(input, batch)
         # Copies of rows for all instances at once could be many times as large as the batch.
         grouped = batch.take(pa.array(order)) if len(order) <= len(batch) else None
         for instance in range(plan.router.instances):

@@ -22,44 +22,43 @@ from watersmeet.spark.tables.scanning import routed, stage
 from watersmeet.store.exchange import Sections
 
 Relation = PlainScan | StagedRows
-Staged = Mapping[Side, Sequence[Sections]]
+Staged = Mapping[int, Sequence[Sections]]
 
 
 def staged(
-    relations: tuple[Relation, Relation], plan: Plan
-) -> tuple[dict[Side, list[Sections]], dict[Side, Histogram]]:
+    relations: Sequence[Relation], plan: Plan
+) -> tuple[dict[int, list[Sections]], dict[Side, Histogram]]:
     """The files of each side that is no plain scan; and, if rows are divided by their values, about
     where those are."""
-    found: dict[Side, list[Sections]] = {}
+    found: dict[int, list[Sections]] = {}
     seen: dict[Side, Histogram] = {}
-    for side in Side:
-        relation = relations[side]
+    for input in plan.inputs:
+        relation = relations[input]
         if isinstance(relation, StagedRows):
             records = run_over(
                 relation.dataframe,
-                lambda batches, side=side: stage(batches, side, plan),  # type: ignore[misc]
+                lambda batches, input=input: stage(batches, input, plan),  # type: ignore[misc]
                 query=plan.query,
-                what=f"staging the {side.name.lower()} side",
+                what=f"staging the {plan.names[input]} side",
             )
             files = map(Sections.from_description, records)
-            found[side] = sorted(files, key=lambda file: file.name)
+            found[input] = sorted(files, key=lambda file: file.name)
             if plan.band is not None:
-                seen[side] = Histogram.of(records, source="a look at every staged block")
+                seen[Side(input)] = Histogram.of(records, source="a look at every staged block")
     return found, seen
 
 
-def sizes_of(relations: tuple[Relation, Relation], files: Staged) -> Sizes:
-    """The sizes of both sides: exact for staged files; for plain scans, rows before filters."""
+def sizes_of(relations: Sequence[Relation], files: Staged) -> Sizes:
+    """The sizes of all inputs: exact for staged files; for plain scans, rows before filters."""
     rows, nbytes = [], []
-    for side in Side:
-        relation = relations[side]
+    for input, relation in enumerate(relations):
         if isinstance(relation, PlainScan):
             rows.append(relation.rows)
             nbytes.append(0)
         else:
-            rows.append(sum(file.rows for file in files[side]))
-            nbytes.append(sum(file.nbytes for file in files[side]))
-    return Sizes((rows[0], rows[1]), (nbytes[0], nbytes[1]))
+            rows.append(sum(file.rows for file in files[input]))
+            nbytes.append(sum(file.nbytes for file in files[input]))
+    return Sizes(tuple(rows), tuple(nbytes))
 
 
 def divided(spark: SparkSession, files: Staged, sizes: Sizes, *, plan: Plan) -> tuple[Plan, Staged]:
@@ -67,15 +66,21 @@ def divided(spark: SparkSession, files: Staged, sizes: Sizes, *, plan: Plan) -> 
     if plan.band is not None:  # Its instances have been chosen, and no rows divided yet.
         if plan.instances == 1:
             return plan, dict(files)
-        return plan, {side: _again(spark, side, files[side], plan=plan) for side in files}
+        return plan, {input: _again(spark, input, files[input], plan=plan) for input in files}
     fitted = plan.fitted(sizes)
+    if plan.cube is not None:
+        if fitted.cube == plan.cube:
+            return fitted, dict(files)
+        return fitted, {input: _again(spark, input, files[input], plan=fitted) for input in files}
     if fitted.instances > plan.instances and fitted.keeps_operators:
         # The rows fit as they are divided; with more instances the join would be little faster.
         fitted = replace(fitted, instances=plan.instances)
     if fitted.instances <= plan.instances:
-        taken = {side: [_merged(file, fitted.instances) for file in files[side]] for side in files}
+        taken = {
+            input: [_merged(file, fitted.instances) for file in files[input]] for input in files
+        }
         return fitted, taken
-    return fitted, {side: _again(spark, side, files[side], plan=fitted) for side in files}
+    return fitted, {input: _again(spark, input, files[input], plan=fitted) for input in files}
 
 
 def _merged(file: Sections, instances: int) -> Sections:
@@ -87,13 +92,13 @@ def _merged(file: Sections, instances: int) -> Sections:
 
 
 def _again(
-    spark: SparkSession, side: Side, files: Sequence[Sections], *, plan: Plan
+    spark: SparkSession, input: int, files: Sequence[Sections], *, plan: Plan
 ) -> list[Sections]:
     def divide(file: Sections) -> Record:
-        rows = plan.storage.read_sections([file], plan.schemas[side])
+        rows = plan.storage.read_sections([file], plan.schemas[input])
         blocks = rebatched(rows, plan.block_rows)
-        stem = f"{side.name.lower()}-divided"
-        return plan.storage.write_sections(stem, routed(blocks, side, plan)).describe()
+        stem = f"input{input}-divided"
+        return plan.storage.write_sections(stem, routed(blocks, input, plan)).describe()
 
     records = run_tasks(
         spark,
@@ -101,7 +106,7 @@ def _again(
         divide,
         at_once=plan.slots.tasks,
         query=plan.query,
-        what=f"dividing the {side.name.lower()} side among {plan.instances} instances",
+        what=f"dividing the {plan.names[input]} side among {plan.instances} instances",
     )
     for file in files:
         plan.storage.delete(file.name)
