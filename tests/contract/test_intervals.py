@@ -24,8 +24,11 @@ from watersmeet.testing.schedule import Case, End, Push, Save, Stall, Step, play
 from watersmeet.testing.strategies import published_joins
 
 INTERVALS = ["between", "overlaps", "equal and overlaps"]
-# With all join types by way of values; saves and restores, stalls, and loops over blocks of a row.
-SHORT = ["interrupted", "small memory", "save after every step"]
+FORCED = {
+    "small memory": "between",
+    "save after every step": "overlaps",
+    "flush on every push": "equal and overlaps",
+}
 
 
 @pytest.mark.parametrize("predicates", INTERVALS)
@@ -33,11 +36,10 @@ def test_every_schedule_gives_the_join(predicates: str) -> None:
     check_predicates(published_joins("diner"), predicates, search=settings(max_examples=12))
 
 
-@pytest.mark.parametrize("predicates", INTERVALS)
-@pytest.mark.parametrize("mode", [mode for mode in SHORT if mode in MODES])
+@pytest.mark.parametrize(("mode", "predicates"), FORCED.items())
 def test_forced_modes_give_the_join(mode: str, predicates: str) -> None:
-    number = SHORT.index(mode) + INTERVALS.index(predicates)
-    check_band_mode("diner", mode, predicates, list(VALUES)[number % len(VALUES)])
+    """Each with other predicates and values; the slow test has all of them in each."""
+    check_band_mode("diner", mode, predicates, list(VALUES)[INTERVALS.index(predicates)])
 
 
 @pytest.mark.slow

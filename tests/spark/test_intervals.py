@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 import watersmeet as wm
-from tests.spark.streams.running import counted
+from tests.spark.streams.running import Streams, counted
 from tests.spark.test_bands import FLOAT, LONG, MOMENTS, WHOLE
-from watersmeet.errors import InvalidArgument, SchemaError
+from watersmeet.errors import InvalidArgument, SchemaError, StateError
 from watersmeet.rows.intervals import Overlap
 
 pytestmark = pytest.mark.spark
@@ -78,6 +80,44 @@ def test_a_key_and_intervals_are_sparks_own_join(spark: SparkSession) -> None:
             rows += counted(wave.rows.select("a", "b"))
         assert "s to e overlaps s to e" in run.explain()
     assert rows == expected
+
+
+@pytest.mark.slow
+def test_streams_with_intervals_go_on_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
+    """As with a band, which the test that is not slow has (test_band_joins.py)."""
+    random = np.random.default_rng(8)
+
+    def side(name: str, rows: int) -> pa.Table:
+        start = random.integers(0, 10**5, rows)
+        columns = {"k": random.integers(0, 9, rows), "s": start, name: np.arange(rows)}
+        return pa.table({**columns, "e": start + 10 ** random.integers(0, 5, rows)})
+
+    asked: Any = ["k", wm.overlaps(("s", "e"), ("s", "e"))]
+    streams = Streams(spark, tmp_path, {"on": asked})
+    streams.write(side("a", 1500), side("b", 1200), batches=2)
+
+    def expected() -> Counter[tuple[Any, ...]]:
+        for name in ("left", "right"):
+            spark.read.parquet(str(tmp_path / name)).createOrReplaceTempView(f"spans_{name}")
+        return counted(
+            spark.sql(
+                "SELECT l.a, r.b FROM spans_left l JOIN spans_right r ON l.k = r.k "
+                "AND l.s <= r.e AND r.s <= l.e"
+            )
+        )
+
+    def found() -> Counter[tuple[Any, ...]]:
+        return counted(spark.read.parquet(str(tmp_path / "out")).select("a", "b"))
+
+    streams.run()
+    first = found()
+    assert first == expected()
+    streams.add("left", side("a", 300), "more")
+    streams.run()
+    assert found() == expected()
+    assert found().total() > first.total() > 0
+    with pytest.raises(StateError, match="made with bands="):
+        streams.joined(on=["k", wm.overlaps(("s", "e"), ("s", "e"), open=True)])
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,9 @@ def between(
 
 def overlaps(left: Ends, right: Ends, *, open: bool = False) -> Overlap:
     """An interval of the left input that overlaps one of the right: each starts before the other
-    ends.
+    ends, `start <= to AND from <= end`.
+
+    By this condition an interval that ends before it starts overlaps those that hold both its ends.
 
     Parameters
     ----------
