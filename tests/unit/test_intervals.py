@@ -228,6 +228,19 @@ def test_a_block_with_the_end_of_a_class_and_the_beginning_of_another_is_read() 
         assert sides.edge.can_meet(Side.RIGHT, other, one).all()
 
 
+def test_a_block_from_the_first_code_to_the_last_is_read() -> None:
+    """The first start of class 0 and the last one of the last class, with others between them."""
+    block = [(-(2**57), -(2**57)), (5, 6), (2**57 - 1, 2**57 + 2**62)]
+    starts, ends = (pa.array(each) for each in zip(*block, strict=True))
+    one = batch_of(pa.array([6]), pa.array([7]), pa.int32())
+    sides = Sides.of(wm.overlaps(("s", "e"), ("s", "e")), one, batch_of(starts, ends, pa.int32()))
+    mine, others = (each.codes for each in sides.rows)
+    assert [others[0], others[-1]] == [0, 2**64 - 1]
+    check(sides, np.array([[False, True, False]]))
+    assert sides.edge.can_meet(Side.RIGHT, (others[:1], others[-1:]), (mine, mine)).all()
+    assert sides.edge.can_meet(Side.LEFT, (mine, mine), (others[:1], others[-1:])).all()
+
+
 def test_an_interval_that_lacks_an_end_overlaps_nothing() -> None:
     starts, ends = pa.array([1, None, 3, 4]), pa.array([5, 6, None, 8])
     asked = wm.overlaps(("s", "e"), ("s", "e"))

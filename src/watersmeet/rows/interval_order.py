@@ -117,7 +117,8 @@ class ByKeyThenClass:
         before, length = spans[self._class(first)], last - first
         meets = np.zeros(len(number), np.bool_)
         for _, low, high in zip(*self._pieces(mine), strict=True):
-            wide = high - low + spans[self._class(low)] + before
+            # Cut, so that the sum has 64 bits: all starts are in reach of codes so far apart.
+            wide = min(high - low, most) + spans[self._class(low)] + before
             # The first start in reach is `behind` before the piece's, or `ahead` after it.
             behind = ((first & most) - (low & most) + before) & most
             ahead = (~behind + np.uint64(1)) & most
