@@ -27,6 +27,7 @@ BENCHMARKS = (
     "spark-streams",
     "spark-bands",
     "spark-intervals",
+    "spark-many",
     "tpch",
     "aggregates",
     "symmetric",

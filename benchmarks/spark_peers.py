@@ -230,6 +230,52 @@ def _estimates(stage: Stage, ask: Callable[[Any], Iterable[Any]]) -> dict[str, A
         return {"seconds": seconds, "first_seconds": looks[0][0], "notes": notes}
 
 
+def cascade(stage: Stage) -> dict[str, Any]:
+    """Spark's own join of many tables, one after the other."""
+    for name, frame in _many(stage).items():
+        frame.createOrReplaceTempView(name)
+    joined = stage.spark.sql(f"SELECT * FROM {stage.settings['where']}")
+    _to_noop(joined)
+    return {"seconds": stage.seconds, **_many_found(stage, joined)}
+
+
+def many_waves(stage: Stage) -> dict[str, Any]:
+    """Ours, of many tables at once, every wave's rows written as soon as they are there."""
+    with wm.join_many(_many(stage), stage.settings["on"], memory=stage.memory) as run:
+        written: list[tuple[float, int]] = []
+        for wave in run:
+            _to_noop(wave.rows)
+            written.append((stage.seconds, wave.progress.rows_out))
+        return {
+            "seconds": written[-1][0],
+            "first_seconds": next(second for second, rows in written if rows),
+            "notes": {"written": written, **_notes(run)},
+            **_many_found(stage, run.to_df()),
+        }
+
+
+def many_whole(stage: Stage) -> dict[str, Any]:
+    """Ours, of many tables at once, as one DataFrame."""
+    with wm.join_many(_many(stage), stage.settings["on"], memory=stage.memory) as run:
+        rows = run.to_df()
+        _to_noop(rows)
+        seconds = stage.seconds
+        return {"seconds": seconds, "notes": _notes(run), **_many_found(stage, rows)}
+
+
+def _many(stage: Stage) -> dict[str, DataFrame]:
+    folders = stage.settings["folders"]
+    return {name: stage.spark.read.parquet(folder) for name, folder in folders.items()}
+
+
+def _many_found(stage: Stage, rows: DataFrame) -> dict[str, Any]:
+    if not stage.check:
+        return {}
+    found = rows.selectExpr("count(*) AS count", f"{stage.settings['check']} AS total").first()
+    assert found is not None
+    return {"rows": int(found["count"]), "checksum": int(found["total"])}
+
+
 PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
     peer.__name__: peer
     for peer in (
@@ -246,6 +292,9 @@ PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
         our_aggregate,
         our_percent,
         our_exact,
+        cascade,
+        many_waves,
+        many_whole,
     )
 }
 

@@ -279,12 +279,16 @@ class JoinRun:
             self._ends = WHOLE
             self._most_bytes = 2 * SMALL_BYTES // self._plan.slots.tasks
         else:
-            self._ends = shares(rebuilt=not self._plan.keeps_operators)
+            self._ends = self._shares()
         return self._cut()
+
+    def _shares(self) -> list[float]:
+        rebuilt = not self._plan.keeps_operators
+        return shares(rebuilt=rebuilt, inputs=len(self._plan.inputs))
 
     def _open_again(self) -> None:
         """Begin anew in several waves, because small tables turned out to have a large result."""
-        self._ends = shares(rebuilt=not self._plan.keeps_operators)
+        self._ends = self._shares()
         self._most_bytes = None
         self._cut()
 

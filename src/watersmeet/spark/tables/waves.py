@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 # With a fraction f of both sides read, about f*f of the result is known. A first wave of a 40th
 # takes little longer than starting Spark's jobs; each later one reads six times as many rows, so
-# that there are few waves.
+# that there are few waves. Of n tables it is f to the power of n: the first wave reads so much of
+# them that it has the same fraction of the result.
 FIRST_SHARE = 1 / 40
 GROWTH = 6.0
 LAST_SHARE = 0.28
@@ -19,7 +20,7 @@ WHOLE = [1.0]
 SMALL_BYTES = 32 * 2**20
 
 
-def shares(*, rebuilt: bool = False) -> list[float]:
+def shares(*, rebuilt: bool = False, inputs: int = 2) -> list[float]:
     """The fraction of each table that has been read after each wave; the last is 1.
 
     If operators are `rebuilt` for every wave, all rows of the waves before are read again, so there
@@ -27,11 +28,13 @@ def shares(*, rebuilt: bool = False) -> list[float]:
 
     >>> [round(share, 2) for share in shares()]
     [0.03, 0.18, 0.72, 1.0]
+    >>> [round(share, 2) for share in shares(inputs=4)]
+    [0.16, 0.72, 1.0]
     """
     if rebuilt:
-        return list(_SHARES_REBUILT)
+        return [share ** (2 / inputs) for share in _SHARES_REBUILT]
     ends: list[float] = []
-    end, step = 0.0, FIRST_SHARE
+    end, step = 0.0, FIRST_SHARE ** (2 / inputs)
     while end + step < 1 - LAST_SHARE:
         end += step
         ends.append(end)
