@@ -90,4 +90,4 @@ def test_the_page_about_bands_shows_what_it_prints(
         # Which rows share a batch depends on which input is read first.
         rows = [row for line in printed.splitlines() for row in ast.literal_eval(line)]
         assert sorted(map(str, rows)) == sorted(map(str, ast.literal_eval(promised)))
-    assert len(shown) == 4
+    assert len(shown) == 5

@@ -41,7 +41,7 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     (
-        waves, asked, close, explained, estimated, first, streamed, ended, advised, counted,
+        waves, asked, close, explained, many, estimated, first, streamed, ended, advised, counted,
         batches, error,
     ) = ran.stdout.split(f"{BETWEEN}\n")  # fmt: skip
     shown = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -51,13 +51,14 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     assert close == shown[2]
     storage = re.compile("^storage .*", re.MULTILINE)
     assert storage.sub("", explained) == storage.sub("", shown[3])
-    assert in_outline(estimated) == in_outline(shown[4])
+    assert many == shown[4]
+    assert in_outline(estimated) == in_outline(shown[5])
     assert "Row(revenue=19980000.0, n=4000000)" in estimated
-    assert first == shown[5]
-    assert streamed == shown[6]
+    assert first == shown[6]
+    assert streamed == shown[7]
     assert ended == ""
     assert advised == "nothing to set\n"
-    assert counted.splitlines()[:2] == shown[7].splitlines()[:2]
-    assert in_outline(batches) == in_outline(shown[8])
+    assert counted.splitlines()[:2] == shown[8].splitlines()[:2]
+    assert in_outline(batches) == in_outline(shown[9])
     assert error == ""
     assert not list(tmp_path.glob("watersmeet-*"))
