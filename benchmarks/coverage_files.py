@@ -87,7 +87,7 @@ class Replay:
         self._ranges = plan.design is RANGES
         self._tables = tables
 
-    def totals(self, look: Look) -> Iterable[BlockTotals]:
+    def totals(self, look: Look) -> list[BlockTotals]:
         # In the order of the engine: the first of them sets the centre of the squares.
         return [self._found[block] for block in sorted(look.blocks[self._sampled], key=self._key)]
 

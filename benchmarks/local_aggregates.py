@@ -66,7 +66,7 @@ def _silent(question: Question, relations: Relations, *, seed: int) -> dict[str,
     with _asked(question, relations, seed) as run:
         looks, last = blocks_of(run).looks, False
         while not last:
-            look = looks.next(lambda: blocks_of(run).plan.sampled)
+            look = looks.next()
             found = blocks_of(run).engine.totals(replace(look, last=True))
             looks.taken(look)
             blocks_of(run).ledger.add(found, sampled=False)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from watersmeet.aggregates.sampling.designs import COMPLETE
 from watersmeet.aggregates.sampling.draw import AT_ONCE, Division, divided
 from watersmeet.aggregates.sampling.facts import ColumnFacts
-from watersmeet.aggregates.sampling.looks import Looks
+from watersmeet.aggregates.sampling.looks import Looks, LooksAtOneSide
 from watersmeet.aggregates.sampling.plan import ReadPlan
 from watersmeet.aggregates.sampling.planner import pieces
 from watersmeet.model import Side
@@ -146,7 +146,7 @@ def test_what_is_certain_comes_with_the_first_look() -> None:
     values[[3, 50, 51, 120, 199]] *= 10
     division = divided_by(values)
     plan = ReadPlan(COMPLETE, Side.LEFT, (division.order(0), ()), None, "", division=division)
-    look = plan.design.looks(plan).next(lambda: Side.LEFT)
+    look = LooksAtOneSide(plan).next()
     assert {3, 50, 51, 120, 199} <= set(look.blocks[0])
     assert len(look.blocks[0]) >= 20 + division.certain
 
@@ -162,7 +162,7 @@ def test_parts_that_are_much_larger_than_the_others_are_cut() -> None:
 
 def read_of_each(division: Division, looks: Looks) -> list[int]:
     """Blocks of each stratum in the next look, and in those before it."""
-    look = looks.next(lambda: Side.LEFT)
+    look = looks.next()
     looks.taken(look)
     strata = np.array(division.strata)
     read = np.array(division.order(0))[: looks.done(Side.LEFT)]
@@ -170,7 +170,7 @@ def read_of_each(division: Division, looks: Looks) -> list[int]:
 
 
 def looks_of(division: Division) -> Looks:
-    return COMPLETE.looks(
+    return LooksAtOneSide(
         ReadPlan(COMPLETE, Side.LEFT, (division.order(0), ()), None, "", division=division)
     )
 

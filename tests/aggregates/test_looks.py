@@ -5,21 +5,30 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from watersmeet.aggregates.sampling.designs import COMPLETE, RANGES, RIPPLE, Design
-from watersmeet.aggregates.sampling.looks import FEWEST_BLOCKS, Look, Looks
+from watersmeet.aggregates.sampling.designs import COMPLETE, RIPPLE
+from watersmeet.aggregates.sampling.looks import (
+    FEWEST_BLOCKS,
+    Look,
+    Looks,
+    LooksAtBothSides,
+    LooksAtOneSide,
+)
 from watersmeet.aggregates.sampling.plan import ReadPlan
 from watersmeet.model import Side
 
 
-def looks_at(design: Design, left: int, right: int = 0) -> Looks:
-    orders = (tuple(reversed(range(left))), tuple(reversed(range(right))))
-    return design.looks(ReadPlan(design, Side.LEFT, orders, None, ""))
+def backwards(blocks: int) -> tuple[int, ...]:
+    return tuple(reversed(range(blocks)))
 
 
-def all_of(looks: Looks, side: Side = Side.LEFT) -> list[Look]:
+def looks_at(blocks: int) -> Looks:
+    return LooksAtOneSide(ReadPlan(COMPLETE, Side.LEFT, (backwards(blocks), ()), None, ""))
+
+
+def all_of(looks: Looks) -> list[Look]:
     found: list[Look] = []
     while not found or not found[-1].last:
-        found.append(looks.next(lambda: side))
+        found.append(looks.next())
         looks.taken(found[-1])
         assert len(found) < 60
     return found
@@ -27,7 +36,7 @@ def all_of(looks: Looks, side: Side = Side.LEFT) -> list[Look]:
 
 @given(st.integers(0, 5_000))
 def test_one_side_in_order_and_to_the_end(count: int) -> None:
-    looks = looks_at(COMPLETE, count)
+    looks = looks_at(count)
     assert not looks.begun
     found = all_of(looks)
     read = [block for look in found for block in look.blocks[0]]
@@ -45,12 +54,13 @@ def test_one_side_in_order_and_to_the_end(count: int) -> None:
 def test_a_rectangle_grows_where_it_is_told_and_is_whole_in_the_end(
     left: int, right: int, wanted: list[Side]
 ) -> None:
-    looks = looks_at(RIPPLE, left, right)
-    asked = iter(wanted)
+    orders = (backwards(left), backwards(right))
+    plan = ReadPlan(RIPPLE, Side.LEFT, orders, None, "")
     done, found = [0, 0], 0
+    looks = LooksAtBothSides(plan, lambda: wanted[found])
     while True:
-        chosen = next(asked)
-        look = looks.next(lambda: chosen)  # noqa: B023
+        chosen = wanted[found]
+        look = looks.next()
         looks.taken(look)
         grown = [side for side in Side if look.blocks[side]]
         if found and done[chosen] < (left, right)[chosen]:
@@ -68,10 +78,10 @@ def test_a_rectangle_grows_where_it_is_told_and_is_whole_in_the_end(
 
 @given(st.integers(0, 300), st.integers(0, 5))
 def test_the_rest_at_any_moment(count: int, before: int) -> None:
-    looks = looks_at(RANGES, count)
+    looks = looks_at(count)
     read: list[int] = []
     for _ in range(min(before, looks.most - 1)):
-        look = looks.next(lambda: Side.LEFT)
+        look = looks.next()
         looks.taken(look)
         read += look.blocks[0]
     rest = looks.rest()
@@ -80,8 +90,8 @@ def test_the_rest_at_any_moment(count: int, before: int) -> None:
 
 
 def test_a_look_that_was_not_taken_comes_again() -> None:
-    looks = looks_at(COMPLETE, 500)
-    first = looks.next(lambda: Side.LEFT)
-    assert looks.next(lambda: Side.LEFT) == first
+    looks = looks_at(500)
+    first = looks.next()
+    assert looks.next() == first
     looks.taken(first)
-    assert not set(looks.next(lambda: Side.LEFT).blocks[0]) & set(first.blocks[0])
+    assert not set(looks.next().blocks[0]) & set(first.blocks[0])

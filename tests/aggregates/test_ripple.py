@@ -18,7 +18,6 @@ from tests.aggregates.questions import Question, questions
 from tests.aggregates.test_totals import answer, batches, resolved
 from watersmeet.aggregates.allowance import Allowance
 from watersmeet.aggregates.answer.ledger import PairLedger
-from watersmeet.aggregates.partials.wire import pack, unpack
 from watersmeet.aggregates.sampling.ripple import Rectangle, RippleWork, Scanned, partitions_for
 from watersmeet.model import Side
 from watersmeet.store.exchange import ExchangeDir
@@ -68,7 +67,7 @@ def test_any_way_of_growing_gives_the_same_totals(
             del waiting[each][:take]
         rectangle = rectangle.grown((tuple(chosen[0]), tuple(chosen[1])))
         found = [work.meet(partition, rectangle) for partition in range(partitions)]
-        ledger.add([unpack(pack(each)) for each in found if each is not None])
+        ledger.add([pickle.loads(pickle.dumps(each)) for each in found if each is not None])
     assert_same(answer(ledger, list(question.aggregates), question.group_by), question.expected())
     totals = ledger.totals()
     assert totals.exact

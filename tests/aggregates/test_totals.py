@@ -72,7 +72,7 @@ def test_blocks_in_any_division(
     asked = resolved(question)
     meeting = BlockAggregator(asked, sampled=Side.LEFT)
     entries = [
-        make_key_sums([batch].copy, asked, sampled=Side.LEFT)
+        key_sums([batch], asked)
         for batch in batches(question.right, asked.names(Side.RIGHT), other_ends)
     ]
     blocks = [
@@ -98,8 +98,11 @@ def sides(keys: Sequence[int], partners: Sequence[int]) -> tuple[pa.Table, pa.Ta
 
 
 def entries_of(asked: ResolvedQuestion, right: pa.Table) -> KeySums:
-    mine = right.select(asked.names(Side.RIGHT))
-    return make_key_sums(mine.to_batches, asked, sampled=Side.LEFT)
+    return key_sums(right.select(asked.names(Side.RIGHT)).to_batches(), asked)
+
+
+def key_sums(batches: Sequence[pa.RecordBatch], asked: ResolvedQuestion) -> KeySums:
+    return make_key_sums(lambda each: map(each.piece, batches), asked, sampled=Side.LEFT)
 
 
 def asked_of(left: pa.Table, right: pa.Table, **aggregates: Any) -> ResolvedQuestion:

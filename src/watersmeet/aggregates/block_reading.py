@@ -14,15 +14,16 @@ import numpy as np
 
 from watersmeet.aggregates.allowance import Allowance
 from watersmeet.aggregates.answer.estimate import Estimate, Progress
-from watersmeet.aggregates.answer.estimating import estimated, exact_cells
+from watersmeet.aggregates.answer.estimating import estimated, exact_cells, forecasts
 from watersmeet.aggregates.answer.ledger import BlockLedger, Ledger, PairLedger
 from watersmeet.aggregates.answer.outlook import Outlook
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.ask.settings import Settings
 from watersmeet.aggregates.partials.summing import sample_bytes
 from watersmeet.aggregates.partials.totals import BlockTotals
+from watersmeet.aggregates.reading import WorkTime
 from watersmeet.aggregates.sampling.engine import BothSidesEngine, Engine, Engines, OneSideEngine
-from watersmeet.aggregates.sampling.looks import Look
+from watersmeet.aggregates.sampling.looks import Look, Looks, LooksAtBothSides, LooksAtOneSide
 from watersmeet.aggregates.sampling.plan import ReadPlan, Table
 from watersmeet.aggregates.sampling.strata import Strata, strata
 from watersmeet.aggregates.view.explain import explain
@@ -46,31 +47,27 @@ class BlockReading(ABC, Generic[EngineKind, LedgerKind]):
         tables: Tables,
         plan: ReadPlan,
         *,
+        looks: Looks,
         engine: EngineKind,
         ledger: LedgerKind,
         settings: Settings,
     ) -> None:
         self.question = question
         self.plan = plan
-        self.looks = plan.design.looks(plan)
+        self.looks = looks
         self.ledger = ledger
         self.engine = engine
         self._tables = tables
         self._settings = settings
+        self._work = WorkTime()
         # Whatever the engine is narrowed to later shares what this one holds.
         self.close = engine.close
 
     # ---- reading ----------------------------------------------------------------------------
 
-    def next_look(self) -> Look:
-        return self.looks.next(self._better_side)
-
-    def rest(self) -> Look:
-        """All that has not been read."""
-        return self.looks.rest()
-
     def read(self, look: Look) -> Found:
-        return list(self.engine.totals(look))
+        with self._work:
+            return self.engine.totals(look)
 
     def take_in(self, look: Look, found: Found) -> None:
         """Count what was read. Should there be too many groups for a sample, totals count still."""
@@ -96,8 +93,8 @@ class BlockReading(ABC, Generic[EngineKind, LedgerKind]):
 
     # ---- what is known ----------------------------------------------------------------------
 
-    def estimate(self, look: Look, history: Sequence[Estimate], *, seconds: float) -> Estimate:
-        """After a look; `seconds` have been spent on reading."""
+    def estimate(self, look: Look, history: Sequence[Estimate]) -> Estimate:
+        """After a look."""
         ledger, settings = self.ledger, self._settings
         columns = ledger.answer()
         if look.last:
@@ -117,7 +114,7 @@ class BlockReading(ABC, Generic[EngineKind, LedgerKind]):
             group_names=tuple(group.name for group in asked.groups),
             groups=ledger.group_values(),
             cells=cells,
-            progress=self._progress(look, history, seconds),
+            progress=self._progress(look, history),
             confidence=settings.confidence,
             exact=look.last,
             columns=tuple(columns),
@@ -125,28 +122,7 @@ class BlockReading(ABC, Generic[EngineKind, LedgerKind]):
         )
 
     def forecasts(self) -> list[Forecast]:
-        totals = self.ledger.totals()
-        if not totals.groups:
-            return []
-        centres = self.ledger.centres
-        return [
-            Forecast.of(
-                totals,
-                quantity,
-                centre=0.0
-                if quantity.expression is None or not centres
-                else centres[quantity.expression],
-            )
-            for quantity in self.question.quantities
-        ]
-
-    @property
-    def most_looks(self) -> int:
-        """About how many there are in all."""
-        return self.looks.most
-
-    def share_at(self, share: float) -> float | None:
-        return self.looks.share_at(share)
+        return forecasts(self.question, self.ledger)
 
     def bytes_at(self, share: float) -> float:
         """Of both sides, once a share of the sampled one has been read."""
@@ -168,15 +144,6 @@ class BlockReading(ABC, Generic[EngineKind, LedgerKind]):
             outlook=outlook,
             crowded=crowded,
         )
-
-    def _better_side(self) -> Side:
-        """The side of a rectangle whose reading makes intervals narrower sooner."""
-        totals = self.ledger.totals()
-        if len(totals.shapes) < 2 or not totals.groups:
-            return self.plan.sampled
-        speeds = tuple(len(table.blocks) / max(table.nbytes, 1) for table in self._tables)
-        votes = [forecast.next_side(speeds) for forecast in self.forecasts()]
-        return Side(int(np.median(votes)))
 
     def _unread(self) -> list[Unread]:
         """What files say of the blocks that were not read, for each expression and for counts."""
@@ -211,7 +178,7 @@ class BlockReading(ABC, Generic[EngineKind, LedgerKind]):
             places.append((np.searchsorted(members, mine), len(members)))
         return OrderCheck.tested(*places)
 
-    def _progress(self, look: Look, history: Sequence[Estimate], seconds: float) -> Progress:
+    def _progress(self, look: Look, history: Sequence[Estimate]) -> Progress:
         """Of the sides that are sampled; the other one is read first, or along with them."""
         sampled = [side for side in Side if self.plan.orders[side]]
         rows = sum(self._tables[side].rows for side in sampled)
@@ -223,7 +190,7 @@ class BlockReading(ABC, Generic[EngineKind, LedgerKind]):
             rows=rows,
             bytes_read=int(self.bytes_at(read / rows if rows else 1.0)),
             nbytes=int(self.bytes_at(1.0)),
-            seconds=seconds,
+            seconds=self._work.seconds,
             counted=all(table.counted for table in self._tables),
         )
 
@@ -245,10 +212,11 @@ class OneSide(BlockReading[OneSideEngine, BlockLedger]):
         """All of it or nothing: should reading fail, what is known stays as it was."""
         everything = self.plan.orders[self.plan.sampled]
         so_far = everything[: self.ledger.sample.blocks_read]
-        extremes = self.engine.narrowed(found.extreme).totals(self._look(everything, last=True))
-        ledger = self.ledger.without_extremes(list(extremes))
-        engine = self.engine.narrowed(found.rest)
-        ledger.add(engine.totals(self._look(so_far, last=False)))
+        with self._work:
+            extremes = self.engine.narrowed(found.extreme).totals(self._look(everything, last=True))
+            ledger = self.ledger.without_extremes(extremes)
+            engine = self.engine.narrowed(found.rest)
+            ledger.add(engine.totals(self._look(so_far, last=False)))
         self.ledger, self.engine = ledger, engine
 
     def _look(self, blocks: tuple[int, ...], *, last: bool) -> Look:
@@ -314,9 +282,14 @@ class Readings:
             strata=plan.strata,
             bounds=self._bounds(),
         )
-        engine = self.engines.one_side(plan)
         return OneSide(
-            self.question, self.tables, plan, engine=engine, ledger=ledger, settings=self.settings
+            self.question,
+            self.tables,
+            plan,
+            looks=LooksAtOneSide(plan),
+            engine=self.engines.one_side(plan),
+            ledger=ledger,
+            settings=self.settings,
         )
 
     def both_sides(self, plan: ReadPlan) -> AnyReading:
@@ -327,10 +300,24 @@ class Readings:
             rows=(left.rows if left.counted else None, right.rows if right.counted else None),
             bounds=self._bounds(),
         )
-        engine = self.engines.both_sides(plan)
         return BothSides(
-            self.question, self.tables, plan, engine=engine, ledger=ledger, settings=self.settings
+            self.question,
+            self.tables,
+            plan,
+            looks=LooksAtBothSides(plan, lambda: self._better_side(ledger, plan)),
+            engine=self.engines.both_sides(plan),
+            ledger=ledger,
+            settings=self.settings,
         )
+
+    def _better_side(self, ledger: PairLedger, plan: ReadPlan) -> Side:
+        """The side of a rectangle whose reading makes intervals narrower sooner."""
+        totals = ledger.totals()
+        if len(totals.shapes) < 2 or not totals.groups:
+            return plan.sampled
+        speeds = tuple(len(table.blocks) / max(table.nbytes, 1) for table in self.tables)
+        votes = [each.next_side(speeds) for each in forecasts(self.question, ledger)]
+        return Side(int(np.median(votes)))
 
     def _bounds(self) -> list[Bounds | None]:
         extremes = {

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Any, Protocol
 
 from watersmeet.aggregates.answer.estimate import Estimate
@@ -22,6 +24,47 @@ class Look(Protocol):
     def last(self) -> bool: ...
 
 
+class Looks(Protocol):
+    """What is read when."""
+
+    @property
+    def most(self) -> int:
+        """About how many looks there are in all."""
+        ...
+
+    def next(self) -> Any:
+        """The next look; the same again until it has been taken in."""
+        ...
+
+    def rest(self) -> Any:
+        """The look at all that has not been read."""
+        ...
+
+    def share_at(self, share: float) -> float | None:
+        """What part has been read at the first look with so much of it; None if it is the last."""
+        ...
+
+
+class WorkTime:
+    """Seconds of what is done inside of it and comes to its end, added up."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._began = 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.seconds += time.monotonic() - self._began
+
+
 class Reading(Protocol):
     """Reads look by look, and says what is known after each. One thread uses it at a time, but
     for `cancel`, `explain` and what an outlook is made from."""
@@ -30,15 +73,7 @@ class Reading(Protocol):
     def question(self) -> ResolvedQuestion: ...
 
     @property
-    def most_looks(self) -> int:
-        """About how many there are in all."""
-        ...
-
-    def next_look(self) -> Any: ...
-
-    def rest(self) -> Any:
-        """The look at all that has not been read."""
-        ...
+    def looks(self) -> Looks: ...
 
     def read(self, look: Any) -> Found: ...
 
@@ -54,17 +89,13 @@ class Reading(Protocol):
         """Join all rows with extreme values, and begin anew with the rest."""
         ...
 
-    def estimate(self, look: Any, history: Sequence[Estimate], *, seconds: float) -> Estimate:
-        """After a look; `seconds` have been spent on reading."""
+    def estimate(self, look: Any, history: Sequence[Estimate]) -> Estimate:
+        """After a look."""
         ...
 
     def rows_in(self, look: Any) -> int: ...
 
     def forecasts(self) -> list[Forecast]: ...
-
-    def share_at(self, share: float) -> float | None:
-        """What part has been read at the first look with so much of it; None if it is the last."""
-        ...
 
     def bytes_at(self, share: float) -> float:
         """How many have been read with this part of the rows; NaN if nobody knows."""

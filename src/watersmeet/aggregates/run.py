@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -47,7 +46,6 @@ class AggregateRun:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="watersmeet-aggregate")
         self._stopped = False
         self._closed = False
-        self._working = 0.0
         self.history: list[Estimate] = []
         """All estimates so far, the latest last."""
         # The reading knows nothing of us, so this fires when the caller lets go.
@@ -58,11 +56,9 @@ class AggregateRun:
     def __iter__(self) -> Iterator[Estimate]:
         if self.complete:
             yield self.history[-1]
-        while not self._stopped and not self.complete:
-            estimate = self._next(ahead=True)
-            if estimate is None:
-                break
-            yield estimate
+        with self._ended_by_stop():
+            while not self._stopped and not self.complete:
+                yield self._advance(ahead=True)
         self._check_finished()
 
     def until(
@@ -95,20 +91,19 @@ class AggregateRun:
             yield self.history[-1]
             if self._reached(goal):
                 return
-        while not self._stopped and not self.complete:
-            if self._used_up(goal):
-                if goal.goes_on:
-                    yield self.exact()
-                return
-            estimate = self._next(ahead=False)
-            if estimate is None:
-                break
-            done = self._reached(goal)
-            if not done and not self._used_up(goal):
-                self._look_ahead()
-            yield estimate
-            if done:
-                return
+        with self._ended_by_stop():
+            while not self._stopped and not self.complete:
+                if self._used_up(goal):
+                    if goal.goes_on:
+                        yield self.exact()
+                    return
+                estimate = self._advance(ahead=False)
+                done = self._reached(goal)
+                if not done and not self._used_up(goal):
+                    self._look_ahead()
+                yield estimate
+                if done:
+                    return
         self._check_finished()
 
     def _reached(self, goal: Goal) -> bool:
@@ -219,13 +214,13 @@ class AggregateRun:
             )
         groups = max(self.latest.cells.value.shape[1], 1)
         statements = groups * len(self.latest.names) if self._settings.simultaneous else 1
-        looks = self._reading.most_looks if self._settings.every_look else 1
+        looks = self._reading.looks.most if self._settings.every_look else 1
         return outlook(
             self.history,
             [] if self.complete else self._reading.forecasts(),
             relative_error=wanted,
             confidence=1 - (1 - self._settings.confidence) / (statements * looks),
-            share_at=self._reading.share_at,
+            share_at=self._reading.looks.share_at,
             bytes_at=self._reading.bytes_at,
         )
 
@@ -246,33 +241,22 @@ class AggregateRun:
     # ---- working ----------------------------------------------------------------------------
 
     def _next_look(self) -> Look:
-        return self._ahead[0] if self._ahead is not None else self._reading.next_look()
+        return self._ahead[0] if self._ahead is not None else self._reading.looks.next()
 
     def _look_ahead(self) -> None:
         # Setting extremes apart changes what the next look reads, and comes first.
         if self._ahead is None and not self._stopped and self._reading.extremes() is None:
-            look = self._reading.next_look()
-            self._ahead = look, self._thread.submit(self._read, look)
-
-    def _read(self, look: Look) -> Found:
-        with self._timed():
-            return self._reading.read(look)
+            look = self._reading.looks.next()
+            self._ahead = look, self._thread.submit(self._reading.read, look)
 
     @contextmanager
-    def _timed(self) -> Iterator[None]:
-        """Count as work what is done in here, if it comes to its end."""
-        began = time.monotonic()
-        yield
-        self._working += time.monotonic() - began
-
-    def _next(self, *, ahead: bool) -> Estimate | None:
-        """The next estimate, or None if reading was stopped meanwhile."""
+    def _ended_by_stop(self) -> Iterator[None]:
+        """If reading was stopped meanwhile, an error is no more than its end."""
         try:
-            return self._advance(ahead=ahead)
+            yield
         except Exception:
-            if self._stopped:
-                return None
-            raise
+            if not self._stopped:
+                raise
 
     def _advance(self, *, ahead: bool, rest: bool = False) -> Estimate:
         """Make the next estimate; `rest` takes all that is left."""
@@ -290,7 +274,7 @@ class AggregateRun:
             look, found = self._all_that_is_left(error)
             self._reading.take_in(look, found)
         del found
-        estimate = self._reading.estimate(look, self.history, seconds=self._working)
+        estimate = self._reading.estimate(look, self.history)
         self.history.append(estimate)
         if ahead and not estimate.exact:
             self._look_ahead()
@@ -300,19 +284,18 @@ class AggregateRun:
         waiting, self._ahead = self._ahead, None
         if waiting is not None:
             return waiting[0], waiting[1].result()
-        look = self._reading.rest() if rest else self._reading.next_look()
+        look = self._reading.looks.rest() if rest else self._reading.looks.next()
         if not look.last and (extremes := self._reading.extremes()) is not None:
-            with self._timed():
-                self._reading.set_apart(extremes)
-        return look, self._read(look)
+            self._reading.set_apart(extremes)
+        return look, self._reading.read(look)
 
     def _all_that_is_left(self, error: TooManyGroups) -> tuple[Look, Found]:
         """Intervals of so many groups do not fit in memory; their totals alone may."""
-        look = self._reading.rest()
+        look = self._reading.looks.rest()
         if self._crowded:
             raise error
         self._crowded = f"{error.cause} Their intervals do not fit, only their totals."
-        return look, self._read(look)
+        return look, self._reading.read(look)
 
     def _read_instead(self, error: SideTooLarge) -> None:
         """Begin anew in a way that keeps no side in memory, if there is one."""

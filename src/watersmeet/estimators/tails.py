@@ -6,7 +6,7 @@ largest values: nominal 95% intervals hold the truth 75-90% of the time, whateve
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -73,25 +73,6 @@ class TailSketch:
             self._sums -= [other.count * moved, 2 * moved * first - other.count * moved**2]
         self._keep(other._largest, other._ends)
         return self
-
-    def describe(self) -> dict[str, Any]:
-        """As JSON values, to be sent from where blocks are read."""
-        return {
-            "centre": self.centre,
-            "count": self.count,
-            "largest": self._largest.tolist(),
-            "ends": self._ends.tolist(),
-            "sums": self._sums.tolist(),
-        }
-
-    @classmethod
-    def from_description(cls, described: dict[str, Any]) -> Self:
-        sketch = cls(centre=described["centre"])
-        sketch.count = described["count"]
-        sketch._largest = np.array(described["largest"], np.float64)
-        sketch._ends = np.array(described["ends"], np.float64)
-        sketch._sums = np.array(described["sums"], np.float64)
-        return sketch
 
     def threshold(self) -> float:
         """A value that only the kept ones exceed: those beyond it are few, and were seen."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from watersmeet.aggregates.allowance import Allowance
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.partials.block import BlockAggregator
-from watersmeet.aggregates.partials.gathering import Gathering, Piece, gathered, make_key_sums
+from watersmeet.aggregates.partials.gathering import Gathering, Piece, make_key_sums
 from watersmeet.aggregates.partials.key_sums import KeySums
 from watersmeet.aggregates.partials.summing import Summing
 from watersmeet.aggregates.partials.totals import BlockTotals
@@ -111,7 +111,7 @@ class RippleEngine(_Threads):
         )
         self._rectangle = Rectangle()
 
-    def totals(self, look: Look) -> Iterable[BlockTotals]:
+    def totals(self, look: Look) -> list[BlockTotals]:
         self._cancelled.clear()
         left, right = (self._scan(side, look.blocks[side]) for side in Side)
         rectangle = self._rectangle.grown((left, right))
@@ -170,7 +170,7 @@ class ThreadEngine(_Threads):
         self._kept = _Kept(self._make, most=4 * self._threads, nbytes=allowance.entries // 2)
         self._complete: KeySums | None = None
 
-    def totals(self, look: Look) -> Iterable[BlockTotals]:
+    def totals(self, look: Look) -> list[BlockTotals]:
         self._cancelled.clear()
         if self._plan.needs is None and self._complete is None:
             self._complete = self._read_all()
@@ -228,7 +228,7 @@ class ThreadEngine(_Threads):
 
     def _make(self, block: int) -> KeySums:
         return make_key_sums(
-            lambda: self._other_rows([block]),
+            lambda gathering: map(gathering.piece, self._other_rows([block])),
             self._question,
             sampled=self._plan.sampled,
             portion=self._allowance.pairs,
@@ -248,7 +248,7 @@ class ThreadEngine(_Threads):
             for found in self._map(reduced, bundles):
                 yield from found
 
-        return gathered(
+        return make_key_sums(
             pieces,
             self._question,
             sampled=self._plan.sampled,

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,19 +18,21 @@ import pyarrow.compute as pc
 
 from watersmeet.aggregates.allowance import Allowance
 from watersmeet.aggregates.answer.estimate import Estimate, Progress
-from watersmeet.aggregates.answer.estimating import estimated, exact_cells
+from watersmeet.aggregates.answer.estimating import estimated, exact_cells, forecasts
 from watersmeet.aggregates.answer.outlook import Outlook
 from watersmeet.aggregates.answer.stream_ledger import StreamLedger
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.ask.settings import Settings
 from watersmeet.aggregates.partials.key_sums import columns_of, holds
 from watersmeet.aggregates.partials.summing import sample_bytes
+from watersmeet.aggregates.reading import WorkTime
 from watersmeet.aggregates.sampling.strata import Strata
 from watersmeet.errors import WatersmeetError
 from watersmeet.estimators import OrderCheck
 from watersmeet.estimators.forecast import Forecast
 from watersmeet.local.forward import Forward, InputOrder
 from watersmeet.local.found_pairs import FoundPairs
+from watersmeet.local.stream_looks import FIRST_ROWS, RowCounts, Sizes, StreamLook, StreamLooks
 from watersmeet.model import Side
 from watersmeet.operators.rectangle.algorithm import RECTANGLE
 from watersmeet.operators.rectangle.estimating import RectangleEstimate
@@ -43,28 +44,12 @@ from watersmeet.store.claim import SpillClaim
 from watersmeet.words import megabytes, paragraph, seconds_text, size_text
 
 ALGORITHM = "pr-join"
-# Of the inputs together. An interval from fewer rows than this is seldom one to be trusted.
-_FIRST_ROWS = 8192
-_GROWTH = 2
-# From this share on the rest is read at once.
-_LAST_SHARE = 0.45
 # What the join may hold of all memory; and the sums of rows that intervals are made from.
 _FOR_JOIN = 2
 _FOR_SAMPLE = 8
 _LEAST_SAMPLE = 4 * 2**20
 # Sums are copied when they are sorted and added up.
 _COPIES = 3
-
-Sizes = tuple[int | None, int | None]
-
-
-@dataclass(frozen=True)
-class StreamLook:
-    """Read until so many rows of both inputs together have come; None: to the end."""
-
-    rows: int | None
-    # Whether a look is the last is known when it has been read.
-    last: bool = False
 
 
 class StreamReading:
@@ -84,7 +69,7 @@ class StreamReading:
         self._sources = sources
         self._settings = settings
         self._allowance = allowance
-        self._rows: list[int | None] = list(expected_rows)
+        self._work = WorkTime()
         self._claim = SpillClaim(spill_dir)
         limit = allowance.limit // _FOR_JOIN
         known = None not in expected_rows
@@ -101,6 +86,7 @@ class StreamReading:
                 remaps=False,
             ),
         )
+        self._counts = RowCounts(self._join, expected_rows)
         partitions = self._join.workspace.partitions
         self._estimate = RectangleEstimate(
             self._join,
@@ -112,6 +98,7 @@ class StreamReading:
         room = allowance.groups(allowance.entries // 2)
         self.ledger.most_groups = room // (sample_bytes(question) * partitions)
         self._pairs = FoundPairs(question, self.ledger, self._estimate, most=allowance.pairs)
+        self.looks = StreamLooks(self._counts, self._pairs)
         # What the join still has to yield for the batch that came last.
         self._found: Iterator[Matches] = iter(())
         self._ended = [False, False]
@@ -123,35 +110,22 @@ class StreamReading:
 
     # ---- reading ----------------------------------------------------------------------------
 
-    @property
-    def rows_read(self) -> tuple[int, int]:
-        left, right = self._join.metrics.rows_in
-        return int(left), int(right)
-
-    def next_look(self) -> StreamLook:
-        if not self._pairs.sampling:
-            return self.rest()
-        read, rows = sum(self.rows_read), self._all_rows()
-        after = max(_GROWTH * read, _FIRST_ROWS)
-        return StreamLook(None if rows is not None and after > _LAST_SHARE * rows else after)
-
-    def rest(self) -> StreamLook:
-        return StreamLook(None)
-
     def read(self, look: StreamLook) -> None:
         self._cancelled.clear()
         if look.rows is None:
             # All that is left is for the answer, and nothing is estimated any more.
             self._pairs.stop_sampling()
-        while True:
-            for matches in self._found:
-                self._pairs.add(matches)
+        with self._work:
+            while True:
+                for matches in self._found:
+                    self._pairs.add(matches)
+                    self._check()
+                read = self._counts.read_of_both
+                if self._finished or (look.rows is not None and read >= look.rows):
+                    self._pairs.count()
+                    return
                 self._check()
-            if self._finished or (look.rows is not None and sum(self.rows_read) >= look.rows):
-                self._pairs.count()
-                return
-            self._check()
-            self._advance()
+                self._advance()
 
     def take_in(self, look: StreamLook, found: None) -> None:
         """What was read has been counted while it came."""
@@ -191,14 +165,15 @@ class StreamReading:
             raise
         if batch is None:
             self._ended[side] = True
-            self._rows[side] = self.rows_read[side]
+            self._counts.known[side] = self._counts.read[side]
             self._found = self._join.end(side)
         else:
             self._found = self._join.push(side, self._prepared(side, batch))
-            expected = self._rows[side]
-            if expected is not None and self.rows_read[side] + len(batch) > expected:
-                self._rows[side] = None  # More have come than were promised.
-        self._estimate.know_rows((self._rows[0], self._rows[1]))
+            expected = self._counts.known[side]
+            if expected is not None and self._counts.read[side] + len(batch) > expected:
+                self._counts.known[side] = None  # More have come than were promised.
+        left, right = self._counts.known
+        self._estimate.know_rows((left, right))
 
     def _next_side(self) -> Side:
         """The side of which less has been read."""
@@ -206,8 +181,8 @@ class StreamReading:
             if self._ended[side]:
                 return side.other
         read = [
-            rows / known if known and self._all_rows() else float(rows)
-            for rows, known in zip(self.rows_read, self._rows, strict=True)
+            rows / known if known and self._counts.of_both else float(rows)
+            for rows, known in zip(self._counts.read, self._counts.known, strict=True)
         ]
         return Side.LEFT if read[0] <= read[1] else Side.RIGHT
 
@@ -236,9 +211,7 @@ class StreamReading:
 
     # ---- what is known ----------------------------------------------------------------------
 
-    def estimate(
-        self, look: StreamLook, history: Sequence[Estimate], *, seconds: float
-    ) -> Estimate:
+    def estimate(self, look: StreamLook, history: Sequence[Estimate]) -> Estimate:
         ledger, settings = self.ledger, self._settings
         columns = ledger.answer()
         if self._finished:
@@ -253,14 +226,14 @@ class StreamReading:
                 unread=None,
                 order=OrderCheck(self._objection()),
             )
-            self._forecasts = self._forecast()
+            self._forecasts = forecasts(self.question, ledger)
         asked = self.question.aggregates
         return Estimate(
             names=tuple(each.name for each in asked.asked),
             group_names=tuple(group.name for group in asked.groups),
             groups=ledger.group_values(),
             cells=cells,
-            progress=self._progress(history, seconds),
+            progress=self._progress(history),
             confidence=settings.confidence,
             exact=self._finished,
             columns=tuple(columns),
@@ -272,8 +245,8 @@ class StreamReading:
         known = [each.objection for each in self._sources]
         return next(filter(None, [*known, *(each.objection() for each in self._orders)]), "")
 
-    def _progress(self, history: Sequence[Estimate], seconds: float) -> Progress:
-        read, rows = sum(self.rows_read), self._all_rows()
+    def _progress(self, history: Sequence[Estimate]) -> Progress:
+        read, rows = self._counts.read_of_both, self._counts.of_both
         nbytes = sum(source.bytes_read for source in self._sources)
         whole = nbytes * rows // max(read, 1) if rows is not None else nbytes
         return Progress(
@@ -282,55 +255,27 @@ class StreamReading:
             rows=read if rows is None else rows,
             bytes_read=nbytes,
             nbytes=whole,
-            seconds=seconds,
+            seconds=self._work.seconds,
             sized=rows is not None,
         )
-
-    def _all_rows(self) -> int | None:
-        left, right = self._rows
-        return None if left is None or right is None else left + right
-
-    def _forecast(self) -> list[Forecast]:
-        totals = self.ledger.totals()
-        if not totals.groups or not totals.scaled:
-            return []
-        centres = self.ledger.centres
-        return [
-            Forecast.of(
-                totals, quantity, centre=centres[quantity.expression or 0] if centres else 0
-            )
-            for quantity in self.question.quantities
-        ]
 
     def forecasts(self) -> list[Forecast]:
         return self._forecasts
 
-    @property
-    def most_looks(self) -> int:
-        rows = self._all_rows() or _GROWTH * sum(self.rows_read)
-        return max(int(math.log(max(rows / _FIRST_ROWS, 1), _GROWTH)), 0) + 1
-
-    def share_at(self, share: float) -> float | None:
-        rows = self._all_rows()
-        after = float(_FIRST_ROWS)
-        while rows and after < share * rows:
-            after *= _GROWTH
-        return after / rows if rows and after <= _LAST_SHARE * rows else None
-
     def bytes_at(self, share: float) -> float:
-        rows, read = self._all_rows(), sum(self.rows_read)
+        rows, read = self._counts.of_both, self._counts.read_of_both
         nbytes = sum(source.bytes_read for source in self._sources)
         if self._finished:
             return float(nbytes)
         return math.nan if rows is None else share * nbytes * rows / max(read, 1)
 
     def rows_in(self, look: StreamLook) -> int:
-        rows = look.rows if look.rows is not None else self._all_rows()
-        return max((rows or 0) - sum(self.rows_read), 0)
+        rows = look.rows if look.rows is not None else self._counts.of_both
+        return max((rows or 0) - self._counts.read_of_both, 0)
 
     def explain(self, latest: Estimate | None, outlook: Outlook | None, crowded: str) -> str:
         facts = {"aggregate": self.question.words}
-        for side, source, rows in zip(Side, self._sources, self._rows, strict=True):
+        for side, source, rows in zip(Side, self._sources, self._counts.known, strict=True):
             size = "nobody has said how many rows" if rows is None else f"{rows:,} rows"
             facts[side.name.lower()] = f"{source.name}, read once from its beginning; {size}"
         facts["design"] = (
@@ -340,12 +285,12 @@ class StreamReading:
         facts["trust"] = self._objection() or (
             "intervals hold if rows come in random order, and nothing speaks against that so far"
         )
-        if None in self._rows:
+        if None in self._counts.known:
             facts["sizes"] = (
                 "COUNT and SUM have no estimate before the end, AVG and STDDEV have: give "
                 "expected_rows=(left, right) if you know them"
             )
-        facts["looks"] = f"when twice as many rows have come, the first after {_FIRST_ROWS:,}"
+        facts["looks"] = f"when twice as many rows have come, the first after {FIRST_ROWS:,}"
         if crowded:
             facts["looks"] = f"no more before the exact answer. {crowded}"
         facts["memory"] = (

@@ -1,4 +1,5 @@
 """Keeps one operator in a worker process between its tasks; one only, so that memory is bounded.
+For an aggregate, the sums of one side are kept instead.
 
 Spark gives a task to any worker that is free, so the task may find its operator here, or another
 one, or none. Another one is closed before the task builds its own.
@@ -6,16 +7,19 @@ one, or none. Another one is closed before the task builds its own.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 Key = tuple[str, int, int]
 """Query, instance and version."""
 
 
+@runtime_checkable
 class Closable(Protocol):
     def close(self) -> None: ...
 
 
+Kept = TypeVar("Kept")
 _kept: tuple[Key, Any] | None = None
 
 
@@ -27,13 +31,27 @@ def take(key: Key) -> Any | None:
         return None
     if kept[0] == key:
         return kept[1]
-    kept[1].close()
+    _close(kept[1])
     return None
 
 
-def keep(key: Key, operator: Closable) -> None:
+def keep(key: Key, operator: Any) -> None:
     """Keep an operator for a later task of this worker."""
     global _kept
     before, _kept = _kept, (key, operator)
     if before is not None and before[1] is not operator:
-        before[1].close()
+        _close(before[1])
+
+
+def kept(key: Key, make: Callable[[], Kept]) -> Kept:
+    """What was kept under this key, and stays so; else what is made now."""
+    found: Kept | None = take(key)
+    if found is None:
+        found = make()
+    keep(key, found)
+    return found
+
+
+def _close(operator: Any) -> None:
+    if isinstance(operator, Closable):
+        operator.close()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -18,11 +18,12 @@ from watersmeet.spark.interpreter import missing_in_worker, our_python
 from watersmeet.spark.worker import settle
 
 Task = TypeVar("Task")
+Result = TypeVar("Result")
 Record = dict[str, Any]
-"""What a task tells the driver, as JSON values."""
+"""A result that consists of plain values with names."""
 
-_MESSAGES = pa.schema([("message", pa.string())])
-_SPARK_MESSAGES = "message string"
+_MESSAGES = pa.schema([("message", pa.binary())])
+_SPARK_MESSAGES = "message binary"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 # Spark tasks for each core: more than one, so that other cores do not wait long for a slow one.
 _TASKS_EACH = 3
@@ -31,12 +32,12 @@ _TASKS_EACH = 3
 def run_tasks(
     spark: SparkSession,
     tasks: Sequence[Task],
-    work: Callable[[Task], Record],
+    work: Callable[[Task], Result],
     *,
     at_once: int,
     query: str,
     what: str,
-) -> list[Record]:
+) -> list[Result]:
     """Do `work` for each task; returns the results in order.
 
     If there are many tasks, a Spark task does several of them in turn, because starting one takes
@@ -46,26 +47,25 @@ def run_tasks(
     if not tasks:
         return []
 
-    def do(numbers: Iterable[int]) -> Iterable[str]:
+    def do(numbers: Iterable[int]) -> Iterable[bytes]:
         settle()
-        return _told({"task": number, "result": work(tasks[number])} for number in numbers)
+        return _told((number, work(tasks[number])) for number in numbers)
 
     with named(spark, query=query, what=what):
         count = min(len(tasks), _TASKS_EACH * at_once)
         # An RDD, because planning a DataFrame would take Spark longer than small tasks take.
         numbers = spark.sparkContext.parallelize(range(len(tasks)), count)
-        records = _heard(numbers.mapPartitions(do).collect())
-    by_task = {record["task"]: record["result"] for record in records}
+        by_task = dict(_heard(numbers.mapPartitions(do).collect()))
     return [by_task[number] for number in range(len(tasks))]
 
 
 def run_over(
     dataframe: DataFrame,
-    work: Callable[[Iterator[pa.RecordBatch]], Iterator[Record]],
+    work: Callable[[Iterator[pa.RecordBatch]], Iterator[Result]],
     *,
     query: str,
     what: str,
-) -> list[Record]:
+) -> list[Result]:
     """Do `work` on the rows of each partition of a DataFrame; returns all results, in any order."""
 
     names = dataframe.columns
@@ -80,7 +80,7 @@ def run_over(
     return _heard([row.message for row in rows])
 
 
-class Partitions:
+class Partitions(Generic[Result]):
     """The partitions of a DataFrame, of which some at a time are worked on, in any order.
 
     Spark computes the stages before them, such as a shuffle, only once.
@@ -89,7 +89,7 @@ class Partitions:
     def __init__(
         self,
         dataframe: DataFrame,
-        work: Callable[[Iterator[pa.RecordBatch], int], Record],
+        work: Callable[[Iterator[pa.RecordBatch], int], Result],
         *,
         query: str,
         what: str,
@@ -103,8 +103,8 @@ class Partitions:
             context = TaskContext.get()
             assert context is not None
             rows = _renamed(batches, names)
-            records = (work(rows, context.partitionId()) for _ in range(1))
-            for message in _told(records):
+            results = (work(rows, context.partitionId()) for _ in range(1))
+            for message in _told(results):
                 yield pa.RecordBatch.from_pydict({"message": [message]}, schema=_MESSAGES)
 
         self._spark = dataframe.sparkSession
@@ -112,13 +112,13 @@ class Partitions:
         with named(self._spark, query=query, what=what), fixed_partitions(self._spark):
             self._rdd = _numbered(dataframe).mapInArrow(host, _SPARK_MESSAGES).rdd
 
-    def run(self, partitions: Sequence[int], *, what: str) -> list[Record]:
+    def run(self, partitions: Sequence[int], *, what: str) -> list[Result]:
         """The results of these partitions, in any order."""
         with computing(what), named(self._spark, query=self._query, what=what):
-            texts = self._spark.sparkContext.runJob(
+            messages = self._spark.sparkContext.runJob(
                 self._rdd, lambda rows: [row.message for row in rows], list(partitions)
             )
-        return _heard(texts)
+        return _heard(messages)
 
 
 def _numbered(dataframe: DataFrame) -> DataFrame:
@@ -154,26 +154,26 @@ def fixed_partitions(spark: SparkSession) -> Iterator[None]:
         spark.conf.set(_ADAPTIVE, before or "true")
 
 
-def _told(records: Iterator[Record]) -> Iterator[str]:
-    """Encode records as JSON texts, and our own errors, too: as a normal result, so that Spark does
-    not repeat a task that would fail again.
+def _told(results: Iterator[Any]) -> Iterator[bytes]:
+    """Pickle results, as Spark does with what tasks return, and our own errors, too: as a normal
+    result, so that Spark does not repeat a task that would fail again.
     """
     try:
-        for record in records:
-            yield json.dumps({"record": record})
+        for result in results:
+            yield pickle.dumps({"result": result})
     except errors.WatersmeetError as error:
         told = {"kind": type(error).__name__, "cause": error.cause, "remedy": error.remedy}
-        yield json.dumps({"error": told})
+        yield pickle.dumps({"error": told})
 
 
-def _heard(texts: Sequence[str]) -> list[Record]:
-    """Decode the texts of `_told`; raises the first error among them."""
-    messages = [json.loads(text) for text in texts]
-    for message in messages:
-        if "error" in message:
-            told = message["error"]
+def _heard(messages: Sequence[bytes]) -> list[Any]:
+    """The results in the messages of `_told`; raises the first error among them."""
+    heard = [pickle.loads(message) for message in messages]
+    for each in heard:
+        if "error" in each:
+            told = each["error"]
             raise _kind(told["kind"])(told["cause"], remedy=told["remedy"])
-    return [message["record"] for message in messages]
+    return [each["result"] for each in heard]
 
 
 def _kind(name: str) -> type[errors.WatersmeetError]:

@@ -1,4 +1,4 @@
-"""From a ledger to cells: values, intervals and whether to believe them."""
+"""From a ledger to cells, with values, intervals and whether to believe them, and to forecasts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from watersmeet.aggregates.answer.ledger import Ledger
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.ask.settings import Settings
 from watersmeet.estimators import Cells, OrderCheck, Totals, Unread, cells
+from watersmeet.estimators.forecast import Forecast
 from watersmeet.estimators.unseen import unseen_groups
 
 
@@ -38,7 +39,7 @@ def estimated(
         totals,
         ledger.evidence,
         question.quantities,
-        centres=ledger.centres or [0.0] * len(question.aggregates.expressions),
+        centres=ledger.centres,
         confidence=settings.confidence,
         statements=groups * len(question.aggregates.asked) if settings.simultaneous else 1,
         looks=looks if settings.every_look else 1,
@@ -48,6 +49,22 @@ def estimated(
         layout=order,
     )
     return found, _unseen(totals) if question.aggregates.groups else None
+
+
+def forecasts(question: ResolvedQuestion, ledger: Ledger) -> list[Forecast]:
+    """How the intervals of each aggregate will shrink; none if that cannot be told yet."""
+    totals = ledger.totals()
+    if not totals.groups or not totals.scaled:
+        return []
+    centres = ledger.centres
+    return [
+        Forecast.of(
+            totals,
+            quantity,
+            centre=0.0 if quantity.expression is None else centres[quantity.expression],
+        )
+        for quantity in question.quantities
+    ]
 
 
 def _unseen(totals: Totals) -> Unseen | None:

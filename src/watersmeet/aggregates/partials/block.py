@@ -19,17 +19,14 @@ from watersmeet.aggregates.partials.key_sums import (
     factor_values,
     holds,
     kept,
-    mean_of,
 )
-from watersmeet.aggregates.partials.sums import Sums, extremes_of
+from watersmeet.aggregates.partials.sums import Sums
 from watersmeet.aggregates.partials.totals import (
     BlockTotals,
     GroupTotals,
-    Traits,
-    only_seen,
     together,
 )
-from watersmeet.estimators.tails import TailSketch
+from watersmeet.aggregates.partials.value_stats import ValueStats, with_ends
 from watersmeet.expressions.arithmetic import limits_of, within
 from watersmeet.expressions.expression import Expression
 from watersmeet.expressions.numbers import (
@@ -47,13 +44,8 @@ from watersmeet.rows.batch import BatchRows
 Positions = NDArray[np.int64]
 Longs = NDArray[np.int64]
 
-# Groups that are possible for each pair; with more, those that are here are numbered anew.
+# Groups that are possible for each pair; with more, those that are here are found by sorting.
 _SPARSE = 4
-
-_FEW = 1024
-# Of a block's values, those that are looked at for a heavy tail. All of 100,000 took a tenth of the
-# time of reading and joining the block.
-_SKETCHED = 16_384
 
 
 class BlockAggregator:
@@ -90,54 +82,6 @@ class BlockAggregator:
         traits = tuple(note.traits() for note in notes)
         there = max((each.partners for each in entries), default=1) if sketched else 1
         return BlockTotals(block, rows, together(parts, self.question), traits, (met, there))
-
-
-class ValueStats:
-    """Takes down what is noticed about one expression while a block passes."""
-
-    def __init__(self, *, sketched: bool) -> None:
-        self.centre: float | None = None
-        self.sketched = sketched
-        self._least, self._most = np.inf, -np.inf
-        self._tail = TailSketch() if sketched else None
-
-    def take(self, value: Numbers, counts: Longs | None = None) -> None:
-        """Values, or sums of as many values as `counts` says."""
-        if not value.values.size:
-            return
-        if self.centre is None:
-            self.centre = _mean(value, counts)
-        if self._tail is None:
-            return
-        values = value.values if value.valid is None else value.values[value.valid]
-        if not len(values):
-            return
-        ends = Numbers(np.array([values.min(), values.max()]), None, value.scale, value.bounds)
-        least, most = ends.floats().tolist()
-        self._least, self._most = min(self._least, least), max(self._most, most)
-        # Every so many of them tell whether a few hold most of the spread.
-        some = values[:: len(values) // _SKETCHED + 1]
-        self._tail.add(Numbers(some, None, value.scale, value.bounds).floats())
-
-    def traits(self) -> Traits:
-        return Traits(self.centre, self._least, self._most, self._tail)
-
-
-def _mean(value: Numbers, counts: Longs | None) -> float | None:
-    """Of the first few: near the mean is near enough."""
-    some = slice(_FEW) if value.valid is None else np.flatnonzero(value.valid)[:_FEW]
-    chosen = Numbers(value.values[some], None, value.scale, value.bounds)
-    return mean_of(chosen.floats(), None if counts is None else counts[some])
-
-
-def with_ends(sums: Sums, value: Numbers, codes: Positions | None, size: int) -> Sums:
-    """Sums with the least and the most value of each group."""
-    ends = extremes_of(value, codes, groups=size)
-    least, most = (
-        each.floats() if each.valid is None else np.where(each.valid, each.floats(), empty)
-        for each, empty in zip(ends, (np.inf, -np.inf), strict=True)
-    )
-    return replace(sums, ends=np.stack([least, most], axis=1))
 
 
 class _Batch:
@@ -263,11 +207,7 @@ class _Batch:
             self._sum(number, pairs, codes, size)
             for number in range(len(self._question.aggregates.expressions))
         )
-        part = only_seen(GroupTotals(groups, total, rows, sums))
-        kinds = [group.kind for group in self._question.aggregates.groups]
-        # In the types of the answer, as those of a block without a row: both will be added up.
-        typed = tuple(values.cast(kind) for values, kind in zip(part.groups, kinds, strict=True))
-        return replace(part, groups=typed)
+        return GroupTotals(groups, total, rows, sums)
 
     def _codes(self, pairs: _Pairs) -> tuple[Positions | None, tuple[pa.Array, ...], int]:
         """A number for the group of each pair, and what the numbers stand for."""
@@ -278,18 +218,19 @@ class _Batch:
         codes = theirs if mine is None else mine
         if mine is not None and theirs is not None:
             codes = mine * others.count + theirs
-        size = self._groups.count * others.count
-        if codes is not None and size > max(_SPARSE * len(codes), 1):
-            # Of all the groups that two sides could make, few are here.
-            both, codes = np.unique(codes, return_inverse=True)
-            size = len(both)
-        else:
-            both = np.arange(size)
+        both, codes = _present(codes, self._groups.count * others.count)
         columns = [
             *(values.take(pa.array(both // others.count)) for values in self._groups.values),
             *(values.take(pa.array(both % others.count)) for values in others.values),
         ]
-        return codes, tuple(columns[place] for place in self._meeting.places), size
+        # In the types of the answer, as those of a block without a row: both will be added up.
+        groups = tuple(
+            columns[place].cast(group.kind)
+            for place, group in zip(
+                self._meeting.places, self._question.aggregates.groups, strict=True
+            )
+        )
+        return codes, groups, len(both)
 
     def _other_groups(self, pairs: _Pairs) -> tuple[Positions | None, Groups]:
         if pairs.entries is None:
@@ -314,7 +255,8 @@ class _Batch:
         if factor is None:
             assert mine is not None
             self._notes[number].take(mine)
-            sums = self._summed(number, mine, codes, size, pairs.weights)
+            spread = self._question.spreads[number]
+            sums = Sums.of(mine, codes, groups=size, weights=pairs.weights, spread=spread)
             return self._with_ends(number, sums, mine, codes, size)
         return self._product(number, mine, factor, pairs, codes, size)
 
@@ -323,13 +265,6 @@ class _Batch:
     ) -> Sums:
         """With each group's least and most, while somebody may ask what it has not shown."""
         return with_ends(sums, value, codes, size) if self._notes[number].sketched else sums
-
-    def _summed(
-        self, number: int, value: Numbers, codes: Positions | None, size: int,
-        weights: Longs | None,
-    ) -> Sums:  # fmt: skip
-        spread = self._question.spreads[number]
-        return Sums.of(value, codes, groups=size, weights=weights, spread=spread)
 
     def _product(
         self, number: int, mine: Numbers | None, factor: Factor, pairs: _Pairs,
@@ -366,6 +301,19 @@ class _Batch:
         assert factor.extremes is not None
         for extreme in factor.extremes:
             within(multiplied(mine, extreme.taken(pairs.found)), kind, active=None)
+
+
+def _present(codes: Positions | None, size: int) -> tuple[Positions, Positions | None]:
+    """Of `size` groups that two sides could make, those that pairs are in, numbered anew."""
+    if codes is None:
+        return np.arange(size), None
+    if size > _SPARSE * len(codes):
+        both, codes = np.unique(codes, return_inverse=True)
+        return both, codes
+    here = np.bincount(codes, minlength=size) > 0
+    if here.all():
+        return np.arange(size), codes
+    return np.flatnonzero(here), (np.cumsum(here) - 1)[codes]
 
 
 @dataclass(frozen=True)

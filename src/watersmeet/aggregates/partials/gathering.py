@@ -74,24 +74,6 @@ def _sees_rows(question: ResolvedQuestion) -> bool:
 
 
 def make_key_sums(
-    read: Callable[[], Iterable[pa.RecordBatch]],
-    question: ResolvedQuestion,
-    *,
-    sampled: Side,
-    most: int | None = None,
-    portion: int = MOST_PAIRS,
-) -> KeySums:
-    """Entries of the side that is not sampled; `read` gives its rows, a second time if need be."""
-    return gathered(
-        lambda gathering: (gathering.piece(batch) for batch in read()),
-        question,
-        sampled=sampled,
-        most=most,
-        portion=portion,
-    )
-
-
-def gathered(
     pieces: Callable[[Gathering], Iterable[Piece]],
     question: ResolvedQuestion,
     *,
@@ -99,7 +81,8 @@ def gathered(
     most: int | None = None,
     portion: int = MOST_PAIRS,
 ) -> KeySums:
-    """The same of pieces, which several threads may make."""
+    """Entries of the side that is not sampled. `pieces` has its batches made into pieces, by
+    several threads if it likes, and a second time if need be."""
     for alone in (question.needs_pairs, True):
         gathering = Gathering(question, sampled=sampled, most=most, alone=alone)
         try:

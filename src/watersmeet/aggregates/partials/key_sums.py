@@ -157,17 +157,6 @@ def factor_values(
     return values
 
 
-def mean_of(values: NDArray[np.float64], counts: NDArray[np.int64] | None = None) -> float | None:
-    """A number near the mean of values, or of sums of so many values; None of none."""
-    finite = np.isfinite(values)
-    if not finite.all():
-        values, counts = values[finite], None if counts is None else counts[finite]
-        if not len(values):
-            return 0.0
-    number = len(values) if counts is None else int(counts.sum())
-    return float(values.sum() / number) if number else None
-
-
 def columns_of(
     rows: pa.RecordBatch, question: ResolvedQuestion, side: Side
 ) -> dict[tuple[Side, str], pa.Array]:

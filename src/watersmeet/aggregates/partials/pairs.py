@@ -10,11 +10,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.aggregates.ask.question import ResolvedQuestion
-from watersmeet.aggregates.partials.block import ValueStats, with_ends
 from watersmeet.aggregates.partials.groups import Groups
 from watersmeet.aggregates.partials.key_sums import holds
 from watersmeet.aggregates.partials.sums import Sums
 from watersmeet.aggregates.partials.totals import BlockTotals, GroupTotals
+from watersmeet.aggregates.partials.value_stats import ValueStats, with_ends
 from watersmeet.expressions.expression import Expression
 from watersmeet.expressions.numbers import Numbers
 from watersmeet.model import Side

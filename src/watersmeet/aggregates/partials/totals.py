@@ -185,33 +185,6 @@ def _nothing(question: ResolvedQuestion) -> GroupTotals:
     return GroupTotals(tuple(pa.nulls(0, kind) for kind in kinds), none, none, tuple(sums))
 
 
-def only_seen(part: GroupTotals) -> GroupTotals:
-    """Without the groups that no row fell into."""
-    seen = np.flatnonzero(part.rows)
-    return part if len(seen) == len(part) else chosen(part, seen)
-
-
-def chosen(part: GroupTotals, index: Positions) -> GroupTotals:
-    """Some of its groups."""
-    places = pa.array(index)
-    return GroupTotals(
-        tuple(values.take(places) for values in part.groups),
-        part.pairs[index],
-        part.rows[index],
-        tuple(_at(each, index) for each in part.sums),
-    )
-
-
-def _at(sums: Sums, index: Positions) -> Sums:
-    return Sums(
-        sums.count[index],
-        sums.total.taken(index),
-        None if sums.error is None else sums.error[index],
-        None if sums.squares is None else sums.squares[index],
-        None if sums.ends is None else sums.ends[index],
-    )
-
-
 def nulls(expression: Expression, rows: int) -> Numbers:
     """Nulls that add up with the expression's values."""
     valid = np.zeros(rows, np.bool_)

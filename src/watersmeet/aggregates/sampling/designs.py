@@ -1,7 +1,7 @@
 """The designs: how two tables can be read so that an aggregate over their join is soon known.
 
 A plan has one of them (`planner` says which, and why). A design knows all that differs between
-them: which looks there are, what is left to be read, how it is told in words, and whether one side
+them: what is left to be read, how it is told in words, and whether one side
 is sampled or both. What is made for a plan, an engine for example, is made by a `Maker`, and the
 design says which of its methods is the right one.
 """
@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.aggregates.sampling.looks import Looks, LooksAtBothSides, LooksAtOneSide
+from watersmeet.aggregates.sampling.looks import Looks
 from watersmeet.aggregates.sampling.plan import ReadPlan, Table
 from watersmeet.words import size_text
 
@@ -44,9 +44,6 @@ class Design(ABC):
     def make(self, maker: Maker[Made], plan: ReadPlan) -> Made: ...
 
     @abstractmethod
-    def looks(self, plan: ReadPlan) -> Looks: ...
-
-    @abstractmethod
     def unread(self, looks: Looks) -> NDArray[np.int64]:
         """The blocks of the sampled side whose part in the result is not fully known."""
 
@@ -72,9 +69,6 @@ class _OneSide(Design):
 
     def make(self, maker: Maker[Made], plan: ReadPlan) -> Made:
         return maker.one_side(plan)
-
-    def looks(self, plan: ReadPlan) -> Looks:
-        return LooksAtOneSide(plan)
 
     def unread(self, looks: Looks) -> NDArray[np.int64]:
         sampled = looks.plan.sampled
@@ -131,9 +125,6 @@ class Ripple(Design):
 
     def make(self, maker: Maker[Made], plan: ReadPlan) -> Made:
         return maker.both_sides(plan)
-
-    def looks(self, plan: ReadPlan) -> Looks:
-        return LooksAtBothSides(plan)
 
     def unread(self, looks: Looks) -> NDArray[np.int64]:
         # A row that was read meets more and more rows of the other side.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Protocol, Self
 
 from watersmeet.aggregates.ask.question import ResolvedQuestion
@@ -15,7 +14,7 @@ from watersmeet.model import Side
 class Engine(Protocol):
     """Reads blocks and gives their totals, in whatever order."""
 
-    def totals(self, look: Look) -> Iterable[BlockTotals]:
+    def totals(self, look: Look) -> list[BlockTotals]:
         """Of the last look, which completes the whole, blocks may be added up before."""
         ...
 

@@ -55,9 +55,9 @@ class Looks(ABC):
         count = max(self.stops[-1], 1)
         return next((stop / count for stop in self.stops[:-1] if stop >= share * count), None)
 
-    def next(self, side: Callable[[], Side]) -> Look:
-        """The next look. Of a rectangle, `side` is asked which of its sides should grow."""
-        return self._to(self._stops_after(side))
+    def next(self) -> Look:
+        """The next look; the same again until it is taken."""
+        return self._to(self._stops_after())
 
     def rest(self) -> Look:
         """Everything that has not been read."""
@@ -83,14 +83,14 @@ class Looks(ABC):
         return Look((left, right), last)
 
     @abstractmethod
-    def _stops_after(self, side: Callable[[], Side]) -> tuple[int, int]:
+    def _stops_after(self) -> tuple[int, int]:
         """How many blocks of each side have been read after the next look."""
 
 
 class LooksAtOneSide(Looks):
     """The other side is read before, or along with the blocks that need it."""
 
-    def _stops_after(self, side: Callable[[], Side]) -> tuple[int, int]:
+    def _stops_after(self) -> tuple[int, int]:
         sampled = self.plan.sampled
         # An empty side is complete at its first look.
         count = len(self.plan.orders[sampled])
@@ -101,13 +101,18 @@ class LooksAtOneSide(Looks):
 class LooksAtBothSides(Looks):
     """A rectangle that grows on one of its sides with each look."""
 
-    def _stops_after(self, side: Callable[[], Side]) -> tuple[int, int]:
+    def __init__(self, plan: ReadPlan, better_side: Callable[[], Side]) -> None:
+        """`better_side` is asked which of the sides should grow."""
+        super().__init__(plan)
+        self._better_side = better_side
+
+    def _stops_after(self) -> tuple[int, int]:
         counts = [len(order) for order in self.plan.orders]
         stops = list(self._done)
         if not self.begun:
             stops = [max(FEWEST_BLOCKS, ceil(_FIRST_SHARE_OF_BOTH * count)) for count in counts]
         else:
-            chosen = side()
+            chosen = self._better_side()
             if self._done[chosen] == counts[chosen]:
                 chosen = chosen.other
             stops[chosen] = ceil(stops[chosen] * _GROWTH)

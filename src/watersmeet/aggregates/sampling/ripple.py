@@ -179,7 +179,7 @@ class RippleWork:
 
     def _made(self, batches: Sequence[pa.RecordBatch], question: ResolvedQuestion) -> KeySums:
         return make_key_sums(
-            lambda: larger(batches, self.allowance.batch_bytes),
+            lambda gathering: map(gathering.piece, larger(batches, self.allowance.batch_bytes)),
             question,
             sampled=self.sampled,
             portion=self.allowance.pairs,

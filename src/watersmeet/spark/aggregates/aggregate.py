@@ -29,7 +29,7 @@ from watersmeet.model import Side, parse_seed
 from watersmeet.rows.on import On
 from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
 from watersmeet.spark.aggregates.char import check_char_columns
-from watersmeet.spark.aggregates.engine import Blocks, ClusterEngine, RippleEngine
+from watersmeet.spark.aggregates.engine import Blocks, ClusterEngine, Given, RippleEngine
 from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.frames import check_dataframe, estimated_rows
 from watersmeet.spark.jobs import count_partitions
@@ -161,20 +161,22 @@ class _Engines:
     storage: str | Path | None
 
     def one_side(self, plan: ReadPlan) -> ClusterEngine:
-        return ClusterEngine(self.spark, self.question, plan, **self._given())
+        return ClusterEngine(self._given(), plan)
 
     def both_sides(self, plan: ReadPlan) -> RippleEngine:
-        return RippleEngine(self.spark, self.question, plan, **self._given())
+        return RippleEngine(self._given(), plan)
 
-    def _given(self) -> dict[str, Any]:
+    def _given(self) -> Given:
         query = uuid.uuid4().hex[:8]
-        return {
-            "sources": self.sources,
-            "tables": self.tables,
-            "query": query,
-            "storage": lambda: RunStorage.claim(self.storage, self.spark, query),
-            "allowance": self.allowance,
-        }
+        return Given(
+            self.spark,
+            query,
+            self.question,
+            self.sources,
+            self.tables,
+            self.allowance,
+            storage=lambda: RunStorage.claim(self.storage, self.spark, query),
+        )
 
 
 class SparkAggregate(AggregateRun):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from typing import Self
 
 import pyarrow as pa
@@ -21,14 +21,7 @@ from watersmeet.aggregates.sampling.ripple import Rectangle, RippleWork, Scanned
 from watersmeet.model import Side
 from watersmeet.rows.rebatched import rebatched
 from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
-from watersmeet.spark.aggregates.tasks import (
-    OtherSide,
-    Work,
-    heard,
-    met,
-    read_blocks,
-    read_partition,
-)
+from watersmeet.spark.aggregates.tasks import OtherSide, Work, met, read_blocks, read_partition
 from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.jobs import Partitions, Record, cancel, run_over, run_tasks
 from watersmeet.spark.storage import RunStorage
@@ -41,30 +34,33 @@ _STAGED_ROWS = 1 << 18
 _TASKS_EACH = 3
 
 
+@dataclass(frozen=True)
+class Given:
+    """What an engine works with, whatever the plan."""
+
+    spark: SparkSession
+    query: str
+    question: ResolvedQuestion
+    sources: tuple[Blocks, Blocks]
+    tables: tuple[Table, Table]
+    allowance: Allowance
+    storage: Callable[[], RunStorage]
+    """Claims it."""
+
+
 class _Jobs:
     """What both engines have: a session, and an end."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        question: ResolvedQuestion,
-        plan: ReadPlan,
-        *,
-        sources: tuple[Blocks, Blocks],
-        tables: tuple[Table, Table],
-        query: str,
-        storage: Callable[[], RunStorage],
-        allowance: Allowance,
-    ) -> None:
-        self._allowance = allowance
-        self._spark = spark
-        self._question = question
+    def __init__(self, given: Given, plan: ReadPlan) -> None:
+        self._spark = given.spark
+        self._query = given.query
+        self._question = given.question
         self._plan = plan
-        self._sources = sources
-        self._tables = tables
-        self._query = query
-        self._slots = TaskSlots.of(spark)
-        self._claim = storage
+        self._sources = given.sources
+        self._tables = given.tables
+        self._allowance = given.allowance
+        self._slots = TaskSlots.of(given.spark)
+        self._claim = given.storage
         self._storage: RunStorage | None = None
         self._looks = 0
 
@@ -92,32 +88,43 @@ class _Jobs:
 class ClusterEngine(_Jobs):
     """Reads blocks of one side in tasks. The other side is read by need, or once by each worker."""
 
-    _work: Work | None = None
-    _partitions: Partitions | None = None
+    def __init__(self, given: Given, plan: ReadPlan) -> None:
+        super().__init__(given, plan)
+        source = given.sources[plan.other]
+        plain = source if isinstance(source, PlainBlocks) else None
+        self._work = Work(
+            given.query,
+            given.question,
+            plan.sampled,
+            OtherSide(given.question.schemas[plan.other], plain),
+            plan.needs,
+            given.allowance.share(),
+        )
+        self._partitions: Partitions[list[BlockTotals]] | None = None
 
-    def totals(self, look: Look) -> Iterable[BlockTotals]:
-        if self._work is None:
-            self._work = self._prepared()
+    def totals(self, look: Look) -> list[BlockTotals]:
+        if not self._work.other.is_there:
+            self._stage()
         self._looks += 1
         source = self._sources[self._plan.sampled]
         blocks = look.blocks[self._plan.sampled]
         if isinstance(source, PlainBlocks):
-            records = self._read(source, blocks, self._work, last=look.last)
+            found = self._read(source, blocks, last=look.last)
         else:
-            records = self._compute(source, blocks, self._work)
-        return [totals for record in records for totals in heard(record)]
+            found = self._compute(source, blocks)
+        return list(chain.from_iterable(found))
 
     def narrowed(self, question: ResolvedQuestion) -> Self:
         engine = copy(self)
         engine._question = question
         engine._partitions = None
-        if self._work is not None:
-            engine._work = replace(self._work, question=question)
+        engine._work = replace(self._work, question=question)
         return engine
 
     def _read(
-        self, plain: PlainBlocks, blocks: Iterable[int], work: Work, *, last: bool
-    ) -> list[Record]:
+        self, plain: PlainBlocks, blocks: Iterable[int], *, last: bool
+    ) -> list[list[BlockTotals]]:
+        work = self._work
         # In the order of their keys, so that neighbours need the same rows of the other side.
         sizes = self._tables[self._plan.sampled].blocks
         ordered = sorted(blocks, key=lambda block: (sizes[block].keys or (0, 0), block))
@@ -132,8 +139,9 @@ class ClusterEngine(_Jobs):
             what=f"look {self._looks}",
         )
 
-    def _compute(self, source: PartitionBlocks, blocks: Iterable[int], work: Work) -> list[Record]:
+    def _compute(self, source: PartitionBlocks, blocks: Iterable[int]) -> list[list[BlockTotals]]:
         if self._partitions is None:
+            work = self._work
             self._partitions = Partitions(
                 source.relation.dataframe,
                 lambda batches, number: read_partition(batches, number, work),
@@ -145,64 +153,34 @@ class ClusterEngine(_Jobs):
             list(blocks), what=f"look {self._looks}, rows of the {word} side"
         )
 
-    def _prepared(self) -> Work:
-        """Stage the other side, if it is no plain scan."""
+    def _stage(self) -> None:
+        """Bring the other side, which is no plain scan, into the run's storage."""
         other = self._plan.other
         source = self._sources[other]
+        assert isinstance(source, PartitionBlocks)
         schema = self._question.schemas[other]
-        if isinstance(source, PlainBlocks):
-            side = OtherSide(schema, source)
-        else:
-            side = _staged(source, schema, self._exchange(), query=self._query, side=other)
-        work = Work(
-            self._query,
-            self._question,
-            self._plan.sampled,
-            side,
-            self._plan.needs,
-            self._allowance.share(),
-        )
-        _check_size(side, work)
-        return work
+        side = _staged(source, schema, self._exchange(), query=self._query, side=other)
+        _check_size(side, self._work)
+        self._work = replace(self._work, other=side)
 
 
 class RippleEngine(_Jobs):
     """Blocks of both sides, partitioned in the run's storage; then each partition in a task."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        question: ResolvedQuestion,
-        plan: ReadPlan,
-        *,
-        sources: tuple[Blocks, Blocks],
-        tables: tuple[Table, Table],
-        query: str,
-        storage: Callable[[], RunStorage],
-        allowance: Allowance,
-    ) -> None:
-        super().__init__(
-            spark,
-            question,
-            plan,
-            sources=sources,
-            tables=tables,
-            query=query,
-            storage=storage,
-            allowance=allowance,
-        )
-        held = tables[plan.other].held
-        memory = allowance.share().entries
+    def __init__(self, given: Given, plan: ReadPlan) -> None:
+        super().__init__(given, plan)
+        held = given.tables[plan.other].held
+        memory = given.allowance.share().entries
         self._count = max(partitions_for(held, memory=memory), 2 * self._slots.tasks)
         self._work: RippleWork | None = None
-        self._partitions: dict[Side, Partitions] = {}
+        self._partitions: dict[Side, Partitions[Record]] = {}
         self._rectangle = Rectangle()
         self._rows: dict[tuple[Side, int], int] = {}
 
     def rows_of(self, side: Side, block: int) -> int:
         return self._rows[side, block]
 
-    def totals(self, look: Look) -> Iterable[BlockTotals]:
+    def totals(self, look: Look) -> list[BlockTotals]:
         self._looks += 1
         if self._work is None:
             self._work = RippleWork(
@@ -215,7 +193,7 @@ class RippleEngine(_Jobs):
         work = self._work
         left, right = (tuple(self._scan(side, look.blocks[side], work)) for side in Side)
         rectangle = self._rectangle.grown((left, right))
-        records = run_tasks(
+        found = run_tasks(
             self._spark,
             range(self._count),
             lambda partition: met(partition, work, rectangle, apart=not look.last),
@@ -226,7 +204,7 @@ class RippleEngine(_Jobs):
         for side in Side:
             self._rows |= {(side, each.block): each.rows for each in rectangle.new[side]}
         self._rectangle = rectangle
-        return [totals for record in records for totals in heard(record)]
+        return list(chain.from_iterable(found))
 
     def _scan(self, side: Side, blocks: Sequence[int], work: RippleWork) -> list[Scanned]:
         source = self._sources[side]
@@ -263,7 +241,7 @@ def _check_size(side: OtherSide, work: Work) -> None:
     other = work.sampled.other
     if work.question.sides[other] is not None:
         return  # Of the rows that a condition keeps, tasks know.
-    rows = sum(file.rows for file in side.staged)
+    rows = sum(file.rows for file in side.staged or ())
     held = rows * key_sum_bytes(work.question, other)
     most = work.allowance.entries
     if held > most:

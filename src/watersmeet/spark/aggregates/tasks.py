@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +15,10 @@ from watersmeet.aggregates.partials.gathering import make_key_sums
 from watersmeet.aggregates.partials.key_sums import KeySums
 from watersmeet.aggregates.partials.summing import Summing
 from watersmeet.aggregates.partials.totals import BlockTotals
-from watersmeet.aggregates.partials.wire import pack, unpack
 from watersmeet.aggregates.sampling.ripple import Rectangle, RippleWork
 from watersmeet.model import Side
 from watersmeet.spark import cache
 from watersmeet.spark.aggregates.blocks import PlainBlocks
-from watersmeet.spark.jobs import Record
 from watersmeet.store.exchange import ExchangeDir, Sections
 
 # Blocks of the other side that a task keeps: its own are sorted by key, so neighbours share them.
@@ -35,7 +32,12 @@ class OtherSide:
     schema: pa.Schema
     plain: PlainBlocks | None
     storage: ExchangeDir | None = None
-    staged: tuple[Sections, ...] = ()
+    staged: tuple[Sections, ...] | None = None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is no longer to be staged."""
+        return self.plain is not None or self.staged is not None
 
     def all(self, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         if self.plain is not None:
@@ -43,6 +45,7 @@ class OtherSide:
                 yield from self.plain.rows_of(split, batch_bytes)
         else:
             assert self.storage is not None
+            assert self.staged is not None
             yield from self.storage.read_sections(self.staged, self.schema)
 
 
@@ -61,7 +64,10 @@ class Work:
     def entries(self, block: int, kept: OrderedDict[int, KeySums]) -> Sequence[KeySums]:
         """All that a block can meet."""
         if self.needs is None:
-            return [self._complete()]
+            # The other side as a whole, made once by each worker.
+            most = self.allowance.entries
+            made = cache.kept((self.query, 0, 0), lambda: self._entries(self.other.all, most=most))
+            return [made]
         found = []
         for needed in self.needs[block]:
             if needed not in kept:
@@ -80,43 +86,29 @@ class Work:
     def _needed(self, block: int) -> KeySums:
         plain = self.other.plain
         assert plain is not None
-        batch_bytes = self.allowance.batch_bytes
-        return self._entries(lambda: plain.rows_of(plain.splits[block], batch_bytes))
+        return self._entries(lambda nbytes: plain.rows_of(plain.splits[block], nbytes))
 
     def _too_many(self, kept: OrderedDict[int, KeySums]) -> bool:
         held = sum(entries.nbytes for entries in kept.values())
         return len(kept) > _KEPT or held > self.allowance.entries // 2
 
-    def _complete(self) -> KeySums:
-        """The other side as a whole, made once by each worker."""
-        key = (self.query, 0, 0)
-        complete = cache.take(key)
-        if complete is None:
-            batch_bytes = self.allowance.batch_bytes
-            most = self.allowance.entries
-            entries = self._entries(lambda: self.other.all(batch_bytes), most=most)
-            complete = _Complete(entries)
-        cache.keep(key, complete)
-        kept: KeySums = complete.entries
-        return kept
-
     def _entries(
-        self, read: Callable[[], Iterator[pa.RecordBatch]], *, most: int | None = None
+        self, read: Callable[[int], Iterator[pa.RecordBatch]], *, most: int | None = None
     ) -> KeySums:
+        """`read` gives rows of the other side in batches of so many bytes."""
+        nbytes = self.allowance.batch_bytes
         return make_key_sums(
-            read, self.question, sampled=self.sampled, most=most, portion=self.allowance.pairs
+            lambda gathering: map(gathering.piece, read(nbytes)),
+            self.question,
+            sampled=self.sampled,
+            most=most,
+            portion=self.allowance.pairs,
         )
 
 
-class _Complete:
-    def __init__(self, entries: KeySums) -> None:
-        self.entries = entries
-
-    def close(self) -> None:
-        del self.entries
-
-
-def read_blocks(blocks: Sequence[int], work: Work, plain: PlainBlocks, *, last: bool) -> Record:
+def read_blocks(
+    blocks: Sequence[int], work: Work, plain: PlainBlocks, *, last: bool
+) -> list[BlockTotals]:
     """The totals of some blocks; of the last look, all in one."""
     meeting = BlockAggregator(work.question, sampled=work.sampled)
     kept: OrderedDict[int, KeySums] = OrderedDict()
@@ -134,10 +126,10 @@ def read_blocks(blocks: Sequence[int], work: Work, plain: PlainBlocks, *, last: 
             sketched=not last,
         )
         summing.add(totals)
-    return told(summing.totals())
+    return summing.totals()
 
 
-def read_partition(batches: Iterator[pa.RecordBatch], block: int, work: Work) -> Record:
+def read_partition(batches: Iterator[pa.RecordBatch], block: int, work: Work) -> list[BlockTotals]:
     """The totals of one partition of a DataFrame."""
     meeting = BlockAggregator(work.question, sampled=work.sampled)
     schema = work.question.schemas[work.sampled]
@@ -153,18 +145,12 @@ def read_partition(batches: Iterator[pa.RecordBatch], block: int, work: Work) ->
     totals = meeting.totals(counted(), entries, block=block, rows=0, sketched=True)
     summing = Summing(work.question, most=work.most_groups(), apart=True)
     summing.add(replace(totals, rows=rows))
-    return told(summing.totals())
+    return summing.totals()
 
 
-def met(partition: int, work: RippleWork, rectangle: Rectangle, *, apart: bool) -> Record:
+def met(
+    partition: int, work: RippleWork, rectangle: Rectangle, *, apart: bool
+) -> list[BlockTotals]:
     """The totals of one partition of a rectangle, by pairs of blocks if they are kept apart."""
     found = work.meet(partition, rectangle, apart=apart)
-    return told([] if found is None else [found])
-
-
-def told(found: Sequence[BlockTotals]) -> Record:
-    return {"totals": [base64.b85encode(pack(totals)).decode() for totals in found]}
-
-
-def heard(record: Record) -> list[BlockTotals]:
-    return [unpack(base64.b85decode(text)) for text in record["totals"]]
+    return [] if found is None else [found]
