@@ -38,16 +38,16 @@ def test_every_schedule_gives_the_join(predicates: str) -> None:
 
 @pytest.mark.parametrize(("mode", "predicates"), FORCED.items())
 def test_forced_modes_give_the_join(mode: str, predicates: str) -> None:
-    """Each with other predicates and values; the slow test has all of them in each."""
+    """Each with other predicates and values; the slow test has more of them in each."""
     check_band_mode("diner", mode, predicates, list(VALUES)[INTERVALS.index(predicates)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != LONG])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_forced_mode_gives_the_join_of_any_values(name: str, mode: str) -> None:
-    for predicates in INTERVALS:
-        for values in VALUES:
+def test_every_forced_mode_gives_the_join(name: str, mode: str) -> None:
+    for number, predicates in enumerate(INTERVALS):
+        for values in list(VALUES)[number % 2 :: 2]:
             check_band_mode(name, mode, predicates, values)
 
 
@@ -55,7 +55,7 @@ def test_every_forced_mode_gives_the_join_of_any_values(name: str, mode: str) ->
 @pytest.mark.parametrize("predicates", INTERVALS)
 @pytest.mark.parametrize("name", NAMES)
 def test_many_more_schedules_give_the_join(name: str, predicates: str) -> None:
-    check_predicates(published_joins(name), predicates, search=settings(max_examples=500))
+    check_predicates(published_joins(name), predicates, search=settings(max_examples=150))
 
 
 # ---- mistakes that are planted on purpose --------------------------------------------------------

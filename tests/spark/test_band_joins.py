@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -149,21 +149,27 @@ def test_streams_with_a_band_go_on_after_a_restart(spark: SparkSession, tmp_path
 
     near: Any = ["k", wm.within("t", "4 seconds")]
     streams = Streams(spark, tmp_path, {"on": near})
-    left, right = side("a", 1500), side("b", 1200)
-    streams.write(left, right, batches=2)
+    condition = "abs(unix_micros(l.t) - unix_micros(r.t)) <= 4000000L"
+    check_restart(spark, streams, side, f"l.k = r.k AND {condition}")
+    with pytest.raises(StateError, match="made with bands="):
+        streams.joined(on=["k", wm.within("t", "5 seconds")])
+
+
+def check_restart(
+    spark: SparkSession, streams: Streams, side: Callable[[str, int], pa.Table], condition: str
+) -> None:
+    """Two streams, of which one goes on after a restart, have Spark's result both times."""
+    streams.write(side("a", 1500), side("b", 1200), batches=2)
 
     def expected() -> Counter[tuple[Any, ...]]:
         for name in ("left", "right"):
-            spark.read.parquet(str(tmp_path / name)).createOrReplaceTempView(f"bands_{name}")
+            spark.read.parquet(str(streams.path / name)).createOrReplaceTempView(f"bands_{name}")
         return counted(
-            spark.sql(
-                "SELECT l.a, r.b FROM bands_left l JOIN bands_right r ON l.k = r.k "
-                "AND abs(unix_micros(l.t) - unix_micros(r.t)) <= 4000000L"
-            )
+            spark.sql(f"SELECT l.a, r.b FROM bands_left l JOIN bands_right r ON {condition}")
         )
 
     def found() -> Counter[tuple[Any, ...]]:
-        return counted(spark.read.parquet(str(tmp_path / "out")).select("a", "b"))
+        return counted(spark.read.parquet(str(streams.path / "out")).select("a", "b"))
 
     streams.run()
     first = found()
@@ -172,5 +178,3 @@ def test_streams_with_a_band_go_on_after_a_restart(spark: SparkSession, tmp_path
     streams.run()
     assert found() == expected()
     assert found().total() > first.total() > 0
-    with pytest.raises(StateError, match="made with bands="):
-        streams.joined(on=["k", wm.within("t", "5 seconds")])

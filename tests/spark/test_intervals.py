@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import watersmeet as wm
 from tests.spark.streams.running import Streams, counted
+from tests.spark.test_band_joins import check_restart
 from tests.spark.test_bands import FLOAT, LONG, MOMENTS, WHOLE
 from watersmeet.errors import InvalidArgument, SchemaError, StateError
 from watersmeet.rows.intervals import Overlap
@@ -94,28 +95,7 @@ def test_streams_with_intervals_go_on_after_a_restart(spark: SparkSession, tmp_p
 
     asked: Any = ["k", wm.overlaps(("s", "e"), ("s", "e"))]
     streams = Streams(spark, tmp_path, {"on": asked})
-    streams.write(side("a", 1500), side("b", 1200), batches=2)
-
-    def expected() -> Counter[tuple[Any, ...]]:
-        for name in ("left", "right"):
-            spark.read.parquet(str(tmp_path / name)).createOrReplaceTempView(f"spans_{name}")
-        return counted(
-            spark.sql(
-                "SELECT l.a, r.b FROM spans_left l JOIN spans_right r ON l.k = r.k "
-                "AND l.s <= r.e AND r.s <= l.e"
-            )
-        )
-
-    def found() -> Counter[tuple[Any, ...]]:
-        return counted(spark.read.parquet(str(tmp_path / "out")).select("a", "b"))
-
-    streams.run()
-    first = found()
-    assert first == expected()
-    streams.add("left", side("a", 300), "more")
-    streams.run()
-    assert found() == expected()
-    assert found().total() > first.total() > 0
+    check_restart(spark, streams, side, "l.k = r.k AND l.s <= r.e AND r.s <= l.e")
     with pytest.raises(StateError, match="made with bands="):
         streams.joined(on=["k", wm.overlaps(("s", "e"), ("s", "e"), open=True)])
 
