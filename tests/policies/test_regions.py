@@ -153,6 +153,17 @@ def test_after_a_flush_results_are_counted_anew() -> None:
     assert regions.joins.tolist() == [0, 0, 0]
 
 
+def test_regions_that_remember_begin_with_a_share_of_their_results_per_row() -> None:
+    regions = counted([10, 20, 5], [40, 20, 0])
+    benefits = regions.benefits
+    assert benefits.tolist() == [4.0, 1.0, 0.0]
+    regions.recount(np.array([LOWER, MIDDLE, MIDDLE, UPPER], np.uint8))
+    regions.remember(benefits, 0.5)
+    assert regions.joins.tolist() == [2, 1, 0]
+    regions.remember(benefits, 0.0)
+    assert regions.joins.tolist() == [0, 0, 0]
+
+
 def test_what_is_saved_is_what_was_there_but_for_rows_that_are_counted_again() -> None:
     regions = Regions(2, 2**64 - 1, joins=np.array([1, 2, 3]), hand=2**63)
     restored = Regions.load(json.loads(json.dumps(regions.save())))

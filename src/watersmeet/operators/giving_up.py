@@ -55,17 +55,24 @@ def give_up(orders: Sequence[RowOrder], regions: Sequence[Regions], count: int) 
 
 
 def divide_again(
-    orders: Sequence[RowOrder], regions: Sequence[Regions], given: GivenUp, count: int
+    orders: Sequence[RowOrder],
+    regions: Sequence[Regions],
+    given: GivenUp,
+    count: int,
+    *,
+    remembered: float = 0.0,
 ) -> None:
     """Move the boundaries of regions that gave up rows, and count rows and results anew. The rows
-    have been dropped."""
+    have been dropped. `remembered`: the share of their results per row that regions begin with."""
     for order, each, flushed in zip(orders, regions, given.flushed, strict=True):
+        benefits = each.benefits
         codes, rows = order.index.in_order()
         each.move(codes, count, flushed)
         each.recount(order.regions)
         if each.lower is not None and each.upper is not None:
             bounds = np.uint64(each.lower), np.uint64(each.upper)
             kernels.divide(codes, rows, *bounds, order.regions, each.rows)
+        each.remember(benefits, remembered)
 
 
 def _by_benefit(regions: Sequence[Regions]) -> list[tuple[int, Region]]:

@@ -72,6 +72,12 @@ class Regions:
         """Results per row of a region."""
         return float(self.joins[region] / max(self.rows[region], 1))
 
+    @property
+    def benefits(self) -> NDArray[np.float64]:
+        """Results per row of each region."""
+        found: NDArray[np.float64] = self.joins / np.maximum(self.rows, 1)
+        return found
+
     def move(self, codes: Codes, block: int, flushed: set[Region]) -> None:
         """Move the boundaries of regions that were flushed, so that they have about `block` rows.
 
@@ -95,6 +101,11 @@ class Regions:
         """Begin anew after a flush: count the rows there are, and no results."""
         self.rows[:] = np.bincount(regions, minlength=3)
         self.joins[:] = 0
+
+    def remember(self, benefits: NDArray[np.float64], share: float) -> None:
+        """Have regions begin with this share of the results per row that they had. Not in the
+        paper: what few arrivals between two flushes bring is mostly chance."""
+        self.joins[:] = share * benefits * self.rows
 
     def save(self) -> dict[str, Any]:
         return {

@@ -36,9 +36,13 @@ class Driver:
         batch_rows: int,
         hand_over_rows: int = 1,
         cleans_up: bool = True,
+        charges_pauses: bool = False,
     ) -> None:
         """`hand_over_rows`: so many rows must wait before `idle` is asked to stop (DINER's
-        MaxNewArr). Without `cleans_up` the run ends with the last arrival."""
+        MaxNewArr). Without `cleans_up` the run ends with the last arrival. `charges_pauses`: work
+        in a stall that finds nothing takes its time before the operator asks whether to stop, and
+        not with the next result. A loop of many inputs does much of it.
+        """
         self._operator = operator
         self._schedule = schedule
         self._meter = meter
@@ -47,6 +51,7 @@ class Driver:
         self._batch_rows = batch_rows
         self._hand_over_rows = hand_over_rows
         self._cleans_up = cleans_up
+        self._charges_pauses = charges_pauses
         self._most_waiting = 0
         self._results = 0
         self._ends = [schedule.last_of(input) for input in range(len(schedule.tables))]
@@ -92,7 +97,13 @@ class Driver:
 
     def _due(self, time: float) -> Callable[[], bool]:
         clock = self._clock
-        return lambda: clock.now >= time
+
+        def is_due() -> bool:
+            if self._charges_pauses:
+                clock.advance(self._processing(arrivals=0, results=0))
+            return clock.now >= time
+
+        return is_due
 
     def _batch_end(self, start: int) -> int:
         """The end of the rows to push now: those that are due, and those that follow without a

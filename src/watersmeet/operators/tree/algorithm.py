@@ -12,13 +12,15 @@ class TreeAlgorithm:
     skips: the nested loop reads no block whose codes are out of reach, keeps only rows that have a
     partner, and takes as many of them at a time as fit memory. Without it, it is the paper's: one
     block of each inner input, and every combination of blocks. coordinated: a flush takes the rows
-    of one hash partition from all inputs, which must form a star.
+    of one hash partition from all inputs, which must form a star. remembers: the share of its
+    results per row that a region keeps after a flush; with 0 it begins anew, as in the paper.
     """
 
     name: str
     words: str
     skips: bool = True
     coordinated: bool = False
+    remembers: float = 0.0
     spills: bool = True
     reacts: bool = True
 
@@ -31,7 +33,7 @@ _MINER = (
 TREE = {
     algorithm.name: algorithm
     for algorithm in (
-        TreeAlgorithm("miner", _MINER + ", only rows whose values can meet"),
+        TreeAlgorithm("miner", _MINER + ", only rows whose values can meet", remembers=0.9),
         TreeAlgorithm("miner-plain", _MINER, skips=False),
         TreeAlgorithm(
             "mjoin",

@@ -64,7 +64,8 @@ class Flushing:
         given = give_up(table.orders, regions, count)
         self._write(input, given, self._workspace.draw())
         self._memory.drop(input, given.mask == 0)
-        divide_again(table.orders, regions, given, count)
+        remembered = self._workspace.algorithm.remembers
+        divide_again(table.orders, regions, given, count, remembered=remembered)
         self._workspace.selectivity.flushed()
         self._workspace.report_memory()
 

@@ -10,10 +10,10 @@ from watersmeet.reproduce.chart import Figure, Line, Panel
 from watersmeet.reproduce.miner.bound import most_in_equal_parts, most_online
 from watersmeet.reproduce.miner.runs import Run, Runs
 from watersmeet.reproduce.miner.settings import (
+    HERE,
     INPUTS,
     MINER,
     MJOIN,
-    SKIPPING,
     Experiments,
     Point,
     Workload,
@@ -39,7 +39,10 @@ def _chains(experiments: Experiments, runs: Runs) -> Figure:
         ("most-possible", most_online),
         ("most-in-equal-parts", most_in_equal_parts),
     ]
-    beside = [_measured(runs, four, MINER, _percent, name="4 inputs")]
+    beside = [
+        _measured(runs, four, MINER, _percent, name="4 inputs"),
+        _measured(runs, four, HERE, _percent),
+    ]
     beside += [
         _line(name, four, [100 * most(point.workload) for point in four]) for name, most in bounds
     ]
@@ -51,30 +54,25 @@ def _chains(experiments: Experiments, runs: Runs) -> Figure:
 
 
 def _delays(experiments: Experiments, runs: Runs) -> Figure:
-    delays, right = experiments.delays, 1.05 * experiments.delays[2][-1].x
-    waiting = [
-        _measured(runs, points, MINER, _waiting, name=f"{inputs} inputs")
-        for inputs, points in delays.items()
-    ]
-    four = delays[INPUTS[-1]]
-    waiting.append(_measured(runs, four, SKIPPING, _waiting))
-    online = [
-        _measured(runs, points, MINER, _percent, name=f"{inputs} inputs")
-        for inputs, points in delays.items()
-    ]
-    online.append(_measured(runs, four, SKIPPING, _percent))
+    points = experiments.delays
     panels = [
         Panel(
-            "Table 21: input buffer in stalls",
-            waiting,
-            "most rows that waited",
+            title,
+            [
+                _measured(runs, points, MINER, value, name="4 inputs"),
+                _measured(runs, points, HERE, value),
+            ],
+            y,
             DELAY_AXIS,
-            right=right,
+            right=1.05 * points[-1].x,
             points=True,
-        ),
-        Panel("of the whole result", online, SHARE, DELAY_AXIS, right=right, points=True),
+        )
+        for title, y, value in (
+            ("Table 21: input buffer in stalls", "most rows that waited", _waiting),
+            ("of the whole result", SHARE, _percent),
+        )
     ]
-    return Figure("21", "Table 21. Delays, chains, 5% memory", panels)
+    return Figure("21", "Table 21. Delays, chains of four, 5% memory", panels)
 
 
 def _stars(experiments: Experiments, runs: Runs) -> Figure:

@@ -71,9 +71,12 @@ def described(parameters: Parameters) -> dict[str, str]:
         f"{MAX_OUTER}, as for DINER; these blocks and one of each inner input are taken from the "
         "memory for rows",
         "stars": "the same data: R2 and R3 with their a2, R1 and R4 with their keys",
-        "MINER": "as published: its loop reads every combination of blocks. Beside it, in stalls, "
-        "the loop that skips blocks whose values cannot meet; its reads are random accesses",
+        "MINER": "as published: statistics begin anew with every flush, and the loop reads every "
+        "combination of blocks, in the order in which they were written",
+        "MINER here": "the default of this package: a region keeps nine tenths of its results per "
+        "row after a flush, and the loop skips blocks whose values cannot meet; its reads are "
+        "random accesses",
         "chosen: MJoin": f"{parameters.partitions} partitions; a full memory flushes the next of "
-        "them from all inputs. The paper says that a partition is picked, not which",
+        "them from all inputs. The fullest one, which the paper picks, would find less",
         **{name: same[name] for name in shared},
     }

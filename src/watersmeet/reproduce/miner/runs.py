@@ -14,7 +14,7 @@ from watersmeet.reproduce.diner.runs import ACCOUNT_BYTES
 from watersmeet.reproduce.diner.settings import MAX_OUTER, Parameters
 from watersmeet.reproduce.jobs import each
 from watersmeet.reproduce.miner.relations import arrivals_of, join_size, schema_of
-from watersmeet.reproduce.miner.settings import MJOIN, SKIPPING, Experiments, Workload
+from watersmeet.reproduce.miner.settings import HERE, MJOIN, Experiments, Workload
 from watersmeet.reproduce.online import OnlineRun
 from watersmeet.sim.clock import VirtualClock
 from watersmeet.sim.driver import Driver
@@ -41,7 +41,7 @@ def run_algorithm(algorithm: str, workload: Workload, *, parameters: Parameters)
         disk=parameters.disk,
         processor=parameters.processor,
         # Blocks that are skipped lie between those that are read.
-        scans_in_order=algorithm != SKIPPING,
+        scans_in_order=algorithm != HERE,
     )
     operator = make_operator(
         algorithm,
@@ -61,6 +61,7 @@ def run_algorithm(algorithm: str, workload: Workload, *, parameters: Parameters)
             batch_rows=parameters.batch_rows,
             hand_over_rows=parameters.max_new,
             cleans_up=workload.to_the_end,
+            charges_pauses=True,
         ).run()
         assert isinstance(operator, TreeJoin)
         index_bytes = _index_bytes(operator)
