@@ -27,10 +27,11 @@ from benchmarks.spark_outside import SparkProcess
 from benchmarks.spark_tables import early_claim, total_claim
 
 ROWS, KEYED_ROWS, ROWS_A_KEY = 1_000_000, 5_000_000, 50
+STREAMED_ROWS = 500_000
 SMALL = (50_000, 100_000)
 FILES, WIDTH = 10, 5
 MEMORY = 1024 * MB
-LIMIT_S = 300
+LIMIT_S = 180
 
 SPARK = "band: Spark's own join"
 WAVES, WHOLE = "band: ours, by waves", "band: ours, whole"
@@ -39,6 +40,8 @@ KEYED_SPARK = "keys and band: Spark's own join"
 KEYED_WAVES, KEYED_WHOLE = "keys and band: ours, by waves", "keys and band: ours, whole"
 BAND_PEERS = {WAVES: "waves", WHOLE: "whole", ROW_PATH: "waves_of_rows"}
 KEYED_PEERS = {KEYED_SPARK: "spark_table", KEYED_WAVES: "waves", KEYED_WHOLE: "whole"}
+SPARK_STREAMS, OUR_STREAMS = "keys and band, streams: Spark's own", "keys and band, streams: ours"
+STREAM_PEERS = {SPARK_STREAMS: "spark_streams", OUR_STREAMS: "our_streams"}
 
 
 @dataclass
@@ -105,14 +108,18 @@ def run(places: Places, *, quick: bool) -> Section:
     keyed_rows = KEYED_ROWS // shrink
     keyed = tables("keyed", keyed_rows, keys=keyed_rows // ROWS_A_KEY)
     bench.run(KEYED_PEERS, keyed)
+    streamed_rows = STREAMED_ROWS // shrink
+    streamed = tables("streamed", streamed_rows, keys=streamed_rows // ROWS_A_KEY)
+    bench.run(STREAM_PEERS, streamed)
     bench.once(SPARK, full, tiny=tables("tiny", 2_000), limit=LIMIT_S // shrink)
     measured = bench.measured
-    names = [*small, SPARK, *BAND_PEERS, *KEYED_PEERS]
+    names = [*small, SPARK, *BAND_PEERS, *KEYED_PEERS, *STREAM_PEERS]
     return Section(
         name="spark-bands",
         title="Values that are close, on Spark",
         note=f"{ROWS // shrink:,} rows a side without equal keys, {keyed_rows:,} with "
-        f"{ROWS_A_KEY} rows a key; values within {WIDTH} of each other, about one partner a row, "
+        f"{ROWS_A_KEY} rows a key, {streamed_rows:,} as streams of {FILES} micro-batches, without "
+        f"watermarks; values within {WIDTH} of each other, about one partner a row, "
         f"in random order from {FILES} Parquet files a side to the noop sink, two tasks at a time, "
         "on a warm session. `to Spark` is beside Spark's own total, or at most that where Spark "
         f"had not ended after {LIMIT_S // shrink} s. {_guess(measured, ROWS // shrink, small)}",
@@ -148,7 +155,9 @@ def _least(measured: Measured, peer: str) -> float:
 def _row(measured: Measured, name: str) -> Row:
     total = measured.total(name)
     peer = KEYED_SPARK if name in KEYED_PEERS else SPARK
-    compared = total is not None and (name in BAND_PEERS or name in KEYED_PEERS)
+    peer = SPARK_STREAMS if name in STREAM_PEERS else peer
+    asked = {**BAND_PEERS, **KEYED_PEERS, **STREAM_PEERS}
+    compared = total is not None and name in asked
     sign = "" if measured.best(peer).failure is None else "<= "
     late = (measured.best(name).failure or "").removeprefix("TimeoutError: ")
     return {

@@ -96,7 +96,13 @@ def test_every_schedule_gives_the_join(name: str, tree: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("name", MANY_INPUTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name == "miner" else pytest.param(name, marks=pytest.mark.slow)
+        for name in MANY_INPUTS
+    ],
+)
 def test_every_forced_mode_gives_the_join(name: str, mode: str) -> None:
     """With another tree in every mode; the slow test has all of them in each."""
     trees = trees_of(name)

@@ -74,8 +74,19 @@ def numbers(run: JoinRun | DataFrame, names: list[str]) -> Counter[tuple[Any, ..
     return counted(rows.select(*(f"n{name}" for name in names)))
 
 
-@pytest.mark.parametrize("instances", [None, 1, 6])
-@pytest.mark.parametrize("tree", TREES)
+@pytest.mark.parametrize(
+    ("tree", "instances"),
+    [
+        *((tree, 6) for tree in TREES),
+        ("chain", None),
+        *(
+            pytest.param(tree, instances, marks=pytest.mark.slow)
+            for tree in TREES
+            for instances in (None, 1)
+            if (tree, instances) != ("chain", None)
+        ),
+    ],
+)
 def test_the_result_is_that_of_a_cascade(
     spark: SparkSession, tables: dict[str, DataFrame], tree: str, instances: int | None
 ) -> None:
