@@ -142,20 +142,41 @@ def source(shape: Shape, side: int, folder: Path) -> Any:
     return path
 
 
+def _join(
+    left: Any, right: Any, third: Iterator[pa.RecordBatch], algorithm: str, **settings: Any
+) -> Any:
+    """Both inputs; with a third one that has all keys, if the algorithm is for many inputs."""
+    import watersmeet as wm
+    from watersmeet.operators.family import MANY_INPUTS
+
+    if algorithm not in MANY_INPUTS:
+        return wm.local.join(left, right, on="key", algorithm=algorithm, **settings)
+    inputs = {"left": left, "right": right, "third": third}
+    return wm.local.join_many(inputs, on="key", algorithm=algorithm, **settings)
+
+
+def _keys(shape: Shape) -> Iterator[pa.RecordBatch]:
+    keys = np.random.default_rng(2).permutation(shape.rows)
+    for start in range(0, shape.rows, shape.batch_rows):
+        yield pa.record_batch({"key": keys[start : start + shape.batch_rows]})
+
+
 def main() -> None:
     import watersmeet as wm
 
     order = json.loads(sys.stdin.readline())
     shape, folder = Shape(**order["shape"]), Path(order["folder"])
     tiny = pa.table({"key": [1]})
-    assert wm.local.join(tiny, tiny, on="key", algorithm=order["settings"]["algorithm"]).read_all()
+    assert _join(
+        tiny, tiny, iter([tiny.to_batches()[0]]), order["settings"]["algorithm"]
+    ).read_all()
     left, right = (source(shape, side, folder) for side in (0, 1))
     pa.default_memory_pool().release_unused()
     print(json.dumps({"ready": True}), flush=True)
     sys.stdin.readline()
     said: dict[str, Any] = {"rows": 0, "left": 0, "right": 0, "failure": None}
     try:
-        with wm.local.join(left, right, on="key", **order["settings"]) as run:
+        with _join(left, right, _keys(shape), **order["settings"]) as run:
             for batch in run:
                 said["rows"] += len(batch)
                 for side in SIDES:

@@ -21,7 +21,7 @@ from watersmeet.operators.family import ALGORITHMS
 
 CAP = 64 * MB
 ALLOWANCE = 64 * MB
-SPILLING = [name for name in ALGORITHMS if name != "shj"]
+SPILLING = [name for name in ALGORITHMS if name != "shj"] + ["miner", "mjoin"]
 SOURCES = ["iterator", "reader", "table", "pandas", "dataset", "duckdb", *FILES]
 WIDTHS = [40, 4_000, 400_000]
 SHARES = [1 / 32, 1 / 8, 1 / 2, 0.95]
@@ -83,6 +83,7 @@ def check(shape: Shape, algorithm: str, folder: Path) -> None:
         ("iterator", 1 / 2, "pr-join"),
         ("parquet-dictionary", 1 / 2, "rpj"),
         ("arrow-lz4", 0.95, "diner"),
+        ("parquet", 1 / 2, "miner"),
         pytest.param("arrow", 1 / 2, "pmj", marks=pytest.mark.slow),
         pytest.param("arrow-lz4", 0.95, "xjoin", marks=pytest.mark.slow),
     ],

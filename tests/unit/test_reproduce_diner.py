@@ -13,7 +13,7 @@ import pytest
 from watersmeet.errors import InvalidArgument
 from watersmeet.reproduce.claim import Claim
 from watersmeet.reproduce.diner import claims as judged
-from watersmeet.reproduce.diner.data import Orders, Temperatures
+from watersmeet.reproduce.diner.data import Airport, Orders, Temperatures
 from watersmeet.reproduce.diner.report import PAPER_SHOWS, described, reproduce
 from watersmeet.reproduce.diner.runs import Run, Runs, run_algorithm, schedule_of, tuning_of
 from watersmeet.reproduce.diner.settings import DINER, RIVALS, Experiments, Parameters, Workload
@@ -142,6 +142,7 @@ def test_the_sizes_are_the_papers() -> None:
         10_355,
         22_784,
         45_000,
+        8_706,
     ]
     assert (full.parameters.max_new, full.parameters.block_rows) == (1_000, 50)
     assert "100,000" in described(full.parameters)["rows of a relation"]
@@ -165,6 +166,15 @@ def test_two_stations_have_the_same_weather() -> None:
     assert 15 < (others - mine).mean() < 25
     months = mine[: 8_766 // 12 * 12].reshape(12, -1).mean(axis=1)
     assert months.max() - months.min() > 100, "no summer"
+
+
+def test_temperatures_of_two_airports_are_those_of_one_town() -> None:
+    mine, others = (Airport(name).draw(8_706, np.random.default_rng(1)) for name in ("JFK", "LGA"))
+    assert np.corrcoef(mine, others)[0, 1] > 0.97
+    assert mine.min() < 1300
+    assert others.max() > 9500
+    equal = np.bincount(mine, minlength=12_000) @ np.bincount(others, minlength=12_000)
+    assert equal == 1_087_587
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, 1.5, float("nan")])

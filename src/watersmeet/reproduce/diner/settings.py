@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from watersmeet.errors import InvalidArgument
-from watersmeet.reproduce.diner.data import Orders, Temperatures
+from watersmeet.reproduce.diner.data import Airport, Orders, Temperatures
 from watersmeet.sim.charges import Disk, Processor
 from watersmeet.sim.delays import Delay, Exponential, Fragmented
 from watersmeet.sim.keys import Keys, NormalKeys, Periods, SortedIntervals, ZipfKeys
@@ -129,7 +129,7 @@ class Experiments:
                 Point(percent, f"{name}, {percent}% memory", self._real(name, percent / 100))
                 for percent in (5, 10, 15, 20)
             ]
-            for name in ("stock A", "stock B", "weather")
+            for name in _REAL
         }
 
     @cached_property
@@ -167,7 +167,7 @@ class Experiments:
     @cached_property
     def bands(self) -> dict[str, Workload]:
         """Figure 13: closer than 5 cents, and closer than 5 degrees."""
-        widths = {"stock A": 4, "stock B": 4, "weather": 49}
+        widths = {"stock A": 4, "stock B": 4, "weather": 49, "airports": 499}
         return {
             name: replace(self._real(name, MEMORY), name=f"{name}, band", width=width)
             for name, width in widths.items()
@@ -316,4 +316,6 @@ _REAL: dict[str, tuple[tuple[Keys, Keys], int]] = {
     "stock A": (_orders(1, 1800, range=25, depth=3), 10_355),
     "stock B": (_orders(2, 700, range=60, depth=6), 22_784),
     "weather": ((Temperatures(10.0, 3), Temperatures(12.0, 3)), 45_000),
+    # Real ones, and all there are.
+    "airports": ((Airport("JFK"), Airport("LGA")), 8_706),
 }
