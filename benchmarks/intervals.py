@@ -11,6 +11,7 @@ rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import log
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,14 @@ import pyarrow as pa
 
 from benchmarks.bands import Found, Join, Measured, compared, pinned, timed
 from benchmarks.cases import Claim, Places
-from benchmarks.relations import DECADES, MEAN_LENGTH
 from benchmarks.report import Section, times
 
 ROWS = 200_000
 KEYS = 1_000
 PARTNERS = 10
+DECADES = 4
+# Of lengths from 1 to ten to the power of DECADES, as many of each decade.
+MEAN_LENGTH = round((10**DECADES - 1) / (DECADES * log(10)))
 
 
 @dataclass(frozen=True)

@@ -131,11 +131,6 @@ def _words(column: pa.Array) -> Words:
     return numbers.astype(np.int64).view(np.uint64)
 
 
-DECADES = 4
-"""Lengths of intervals are from 1 to ten to this power, as many of each decade."""
-MEAN_LENGTH = round((10**DECADES - 1) / (DECADES * np.log(10)))
-
-
 def uniform(folder: Path, *, rows: int, files: int) -> Relations:
     """Every key once on either side, in random order, with a row number and a random double."""
     tables = []
@@ -165,59 +160,6 @@ def close(folder: Path, *, rows: int, files: int, width: int, keys: int = 0) -> 
         _write(pa.table(columns), folder / name, files=files)
         tables.append(Table(folder=str(folder / name), columns=tuple(columns)))
     return Relations(left=tables[0], right=tables[1])
-
-
-def intervals(folder: Path, *, rows: int, files: int, points: bool, keys: int = 0) -> Relations:
-    """Intervals in random order, of which each overlaps about one of the other side: among all, or
-    among those of its key if there are `keys`. With `points` the left side has values instead."""
-    spread = (1 if points else 2) * MEAN_LENGTH * rows // max(keys, 1)
-    tables = []
-    for number, name in enumerate(("left", "right")):
-        rng = np.random.default_rng([rows, keys, number])
-        columns = {"key": rng.integers(0, keys, rows)} if keys else {}
-        start = rng.integers(0, spread, rows)
-        columns[f"{name}_start"] = start
-        if name == "right" or not points:
-            length = (10 ** rng.uniform(0, DECADES, rows)).astype(np.int64)
-            columns[f"{name}_end"] = start + length
-        columns[f"{name}_id"] = np.arange(rows)
-        _write(pa.table(columns), folder / name, files=files)
-        tables.append(Table(folder=str(folder / name), columns=tuple(columns)))
-    return Relations(left=tables[0], right=tables[1])
-
-
-def interval_columns(relations: Relations) -> tuple[tuple[str, str], tuple[str, str]]:
-    """The columns in which both sides' intervals start and end; twice the same for values."""
-    left, right = (
-        [name for name in table.columns if name.endswith(("_start", "_end"))]
-        for table in (relations.left, relations.right)
-    )
-    return (left[0], left[-1]), (right[0], right[-1])
-
-
-def expected_intervals(relations: Relations) -> tuple[int, int]:
-    """Rows and checksum of the join of `intervals`, without joining.
-
-    Intervals do not overlap if one of them ends before the other starts, so sums over those that
-    do are differences of sums over those that start before an end and end before a start.
-    """
-    sides = []
-    for table, ends in zip(
-        (relations.left, relations.right), interval_columns(relations), strict=True
-    ):
-        rows = pa.Table.from_batches(table.batches()).combine_chunks()
-        key = rows.column("key").to_numpy() * 2**40 if "key" in table.columns else 0
-        weight = np.zeros(len(rows), np.uint64)
-        for name in table.columns:
-            weight = blend(weight, _words(rows.column(name).chunk(0)))
-        sides.append((*(key + rows.column(name).to_numpy() for name in ends), weight))
-    (start, end, weight), (since, until, other) = sides
-    early, late = np.argsort(start), np.argsort(end)
-    begun = np.searchsorted(start[early], until, "right")
-    over = np.searchsorted(end[late], since, "left")
-    sums = [np.append(np.uint64(0), np.cumsum(weight[order])) for order in (early, late)]
-    total = (other * (sums[0][begun] - sums[1][over])).sum(dtype=np.uint64)
-    return int((begun - over).sum()), int(total)
 
 
 def expected_close(relations: Relations, *, width: int) -> tuple[int, int]:

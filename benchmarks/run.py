@@ -26,7 +26,6 @@ BENCHMARKS = (
     "spark-tables",
     "spark-streams",
     "spark-bands",
-    "spark-intervals",
     "spark-many",
     "tpch",
     "aggregates",

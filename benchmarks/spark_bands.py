@@ -14,10 +14,7 @@ With equal keys (an interval join) it compares all pairs of a key, which has 50 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 from benchmarks.cases import MB, Claim, Places
 from benchmarks.relations import Relations, close, expected_close
@@ -49,40 +46,39 @@ class Measured(SparkMeasured):
     """Spark's own join of the full tables may take longer than anybody waits."""
 
     def broken(self) -> list[str]:
-        late = "Spark's own join: FAILED: TimeoutError"
-        return [line for line in super().broken() if late not in line]
-
-
-Expected = Callable[[Relations], tuple[int, int]]
+        late = f"{SPARK}: FAILED: TimeoutError"
+        return [line for line in super().broken() if not line.startswith(late)]
 
 
 class Bench:
     """Runs peers in turn, says how it goes, and keeps what they gave."""
 
-    def __init__(
-        self, places: Places, settings: dict[str, Any], expected: Expected, *, quick: bool
-    ) -> None:
+    def __init__(self, places: Places, *, quick: bool) -> None:
         self._places = places
-        self._settings = settings
-        self._expected = expected
+        self.quick = quick
         self.repetitions = 2 if quick else 4
         self.measured = Measured()
 
+    def tables(self, name: str, rows: int, keys: int = 0) -> Relations:
+        folder = self._places.file(name)
+        return close(folder, rows=rows, files=FILES, width=WIDTH, keys=keys)
+
     def run(self, peers: dict[str, str], relations: Relations) -> None:
         """All of them, and all again, on one session; the first round is checked, not quoted."""
-        right = self._expected(relations)
+        right = expected_close(relations, width=WIDTH)
         self.measured.expected |= dict.fromkeys(peers, right)
         with SparkProcess(self._places.scratch / "spark") as process:
             for repetition in range(self.repetitions):
                 for name, peer in peers.items():
                     self._one(process, name, peer, relations, warming=repetition == 0)
 
-    def once(self, name: str, relations: Relations, *, tiny: Relations, limit: int) -> None:
+    def once(self, name: str, relations: Relations, *, limit: int) -> None:
         """Spark's own join, once, after a tiny one, in a session of its own."""
-        self.measured.expected[name] = self._expected(relations)
+        tiny = self.tables("tiny", 2_000)
+        self.measured.expected[name] = expected_close(relations, width=WIDTH)
         with SparkProcess(self._places.scratch / "limited") as process:
-            process.run("spark_table", tiny, memory=MEMORY, settings=self._settings)
-            settings = {**self._settings, "limit": limit}
+            process.run("spark_table", tiny, memory=MEMORY, settings={"within": WIDTH})
+            settings = {"within": WIDTH, "limit": limit}
             one = process.run("spark_table", relations, memory=MEMORY, settings=settings)
             self.measured.add(name, one)
             _say(name, one.failure or seconds(one.seconds))
@@ -90,28 +86,27 @@ class Bench:
     def _one(
         self, process: SparkProcess, name: str, peer: str, relations: Relations, *, warming: bool
     ) -> None:
-        one = process.run(peer, relations, memory=MEMORY, check=warming, settings=self._settings)
+        settings = {"within": WIDTH}
+        one = process.run(peer, relations, memory=MEMORY, check=warming, settings=settings)
         self.measured.add(name, one, quoted=not warming)
         _say(name, one.failure or seconds(one.seconds))
 
 
 def run(places: Places, *, quick: bool) -> Section:
     shrink = 20 if quick else 1
-    tables = partial(_tables, places)
-    right = partial(expected_close, width=WIDTH)
-    bench = Bench(places, {"within": WIDTH}, right, quick=quick)
+    bench = Bench(places, quick=quick)
     small = {_small(rows // shrink): rows // shrink for rows in SMALL}
     for name, rows in small.items():
-        bench.run({name: "spark_table"}, tables(f"small-{rows}", rows))
-    full = tables("band", ROWS // shrink)
+        bench.run({name: "spark_table"}, bench.tables(f"small-{rows}", rows))
+    full = bench.tables("band", ROWS // shrink)
     bench.run(BAND_PEERS, full)
     keyed_rows = KEYED_ROWS // shrink
-    keyed = tables("keyed", keyed_rows, keys=keyed_rows // ROWS_A_KEY)
+    keyed = bench.tables("keyed", keyed_rows, keys=keyed_rows // ROWS_A_KEY)
     bench.run(KEYED_PEERS, keyed)
     streamed_rows = STREAMED_ROWS // shrink
-    streamed = tables("streamed", streamed_rows, keys=streamed_rows // ROWS_A_KEY)
+    streamed = bench.tables("streamed", streamed_rows, keys=streamed_rows // ROWS_A_KEY)
     bench.run(STREAM_PEERS, streamed)
-    bench.once(SPARK, full, tiny=tables("tiny", 2_000), limit=LIMIT_S // shrink)
+    bench.once(SPARK, full, limit=LIMIT_S // shrink)
     measured = bench.measured
     names = [*small, SPARK, *BAND_PEERS, *KEYED_PEERS, *STREAM_PEERS]
     return Section(
@@ -127,10 +122,6 @@ def run(places: Places, *, quick: bool) -> Section:
         claims=_claims(measured),
         measured=measured,
     )
-
-
-def _tables(places: Places, name: str, rows: int, keys: int = 0) -> Relations:
-    return close(places.file(name), rows=rows, files=FILES, width=WIDTH, keys=keys)
 
 
 def _small(rows: int) -> str:

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import watersmeet as wm
 from benchmarks.questions import QUESTIONS
-from benchmarks.relations import Relations, Table, interval_columns
+from benchmarks.relations import Relations, Table
 from benchmarks.spark_checksum import added_up, checksum, wrapping
-from watersmeet.rows.intervals import Overlap
 
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -48,8 +47,6 @@ class Stage:
 
     @property
     def on(self) -> Any:
-        if "intervals" in self.settings:
-            return [*self._shared, Overlap(*interval_columns(self.relations))]
         if "within" in self.settings:
             return [*self._shared, wm.within(self._values, self.settings["within"])]
         left, right = self.relations.left.columns[0], self.relations.right.columns[0]
@@ -87,8 +84,11 @@ class Stage:
         return reader.parquet(table.folder).select(*table.columns)
 
     def joined_by_spark(self, left: DataFrame, right: DataFrame) -> DataFrame:
-        if "within" in self.settings or "intervals" in self.settings:
-            near = self._near(left, right)
+        if "within" in self.settings:
+            one, other = self._values
+            near = (left[one] - right[other]).between(
+                -self.settings["within"], self.settings["within"]
+            )
             for name in self._shared:
                 near = (left[name] == right[name]) & near
             joined = left.join(right, near)
@@ -97,14 +97,6 @@ class Stage:
             return left.join(right, self.on)
         ((left_key, right_key),) = self.on.items()
         return left.join(right, left[left_key] == right[right_key])
-
-    def _near(self, left: DataFrame, right: DataFrame) -> Column:
-        if "intervals" in self.settings:
-            (start, end), (since, until) = interval_columns(self.relations)
-            return (left[start] <= right[until]) & (right[since] <= left[end])
-        one, other = self._values
-        most = self.settings["within"]
-        return (left[one] - right[other]).between(-most, most)
 
     def found(self, rows: DataFrame) -> dict[str, Any]:
         """Count and checksum of a result, if they are asked for."""
