@@ -15,7 +15,7 @@ import watersmeet as wm
 from tests.spark.streams.running import Streams, counted
 from tests.spark.test_band_joins import check_restart
 from tests.spark.test_bands import FLOAT, LONG, MOMENTS, WHOLE
-from watersmeet.errors import InvalidArgument, SchemaError, StateError
+from watersmeet.errors import SchemaError, StateError
 from watersmeet.rows.intervals import Overlap
 
 pytestmark = pytest.mark.spark
@@ -103,11 +103,10 @@ def test_streams_with_intervals_go_on_after_a_restart(spark: SparkSession, tmp_p
 @pytest.mark.parametrize(
     ("on", "error", "said"),
     [
-        (wm.between("p", "s", "e"), InvalidArgument, r"intervals alone.*wm\.local\.join"),
         (["k", wm.between("p", "s", "nope")], SchemaError, "'nope'"),
         (["k", wm.between("p", "s", "text")], SchemaError, "'text' is neither a number nor"),
     ],
-    ids=["alone", "no such column", "a text"],
+    ids=["no such column", "a text"],
 )
 def test_what_spark_cannot_join_is_refused_at_the_call(
     spark: SparkSession, on: Any, error: type[Exception], said: str

@@ -15,9 +15,10 @@ from tests.spark.test_bands import CASES, FLOAT
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType, Side
 from watersmeet.rows.bands import Band, Width
+from watersmeet.rows.intervals import Overlap
+from watersmeet.rows.on import Near
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.spark.lanes import LaneRouter, check_band
-from watersmeet.spark.routing import band_of
+from watersmeet.spark.lanes import LaneRouter, OneInstance, lanes_of
 
 pytestmark = pytest.mark.spark
 
@@ -65,10 +66,9 @@ def check(spark: SparkSession, name: str, how: str = "inner") -> None:
     schemas = [side.limit(0).toArrow().schema for side in sides]
     band = Band("t", "t", low=low, high=high)
     join = JoinSchema.resolve(schemas[0], schemas[1], band, JoinType(how))
-    routed = band_of(join)
-    assert routed is not None
-    check_band(join, routed, instances=INSTANCES)
-    router = LaneRouter.of(join, routed, instances=INSTANCES)
+    router = lanes_of(join, instances=INSTANCES)
+    assert isinstance(router, LaneRouter)
+    routed = router.band
     owner = router.owner
     answers = [
         side.select("t", router.column(number, side).alias("where")).toArrow()
@@ -129,14 +129,13 @@ def test_the_check_notices(name: str, spark: SparkSession, monkeypatch: pytest.M
     ("band", "how", "said"),
     [
         (Band("t", "t", low=0), "inner", r"one end only.*instances=1"),
-        (Band("t", "t", low=0, high=1), "full", r"full join on a band alone.*instances=1"),
+        (Band("t", "t", low=0, high=1), "full", r"full join without equal keys.*instances=1"),
+        (Overlap(("t", "t"), ("t", "u")), "inner", r"of any length.*instances=1"),
     ],
 )
-def test_what_cannot_be_divided_is_refused(band: Band, how: str, said: str) -> None:
-    schema = pa.schema({"t": pa.int64()})
+def test_what_cannot_be_divided_is_refused(band: Near, how: str, said: str) -> None:
+    schema = pa.schema({"t": pa.int64(), "u": pa.int64()})
     join = JoinSchema.resolve(schema, schema, band, JoinType(how))
-    routed = band_of(join)
-    assert routed is not None
-    check_band(join, routed, instances=1)
+    assert isinstance(lanes_of(join, instances=1), OneInstance)
     with pytest.raises(InvalidArgument, match=said):
-        check_band(join, routed, instances=2)
+        lanes_of(join, instances=2)

@@ -166,6 +166,54 @@ def test_every_type_and_join_type_on_both_paths(
     check(CASES[name], how, spark, tmp_path, path=path, instances=4)
 
 
+INTERVALS = {
+    "a point on the left": (wm.between("t", "t", "u"), "l.t BETWEEN r.t AND r.u"),
+    "a point on the right": (
+        wm.between(("t", "u"), "t", high_open=True), "l.t <= r.t AND r.t < l.u"
+    ),
+    "two intervals": (wm.overlaps(("t", "u"), ("t", "u")), "l.t <= r.u AND r.t <= l.u"),
+}  # fmt: skip
+
+
+def check_intervals(name: str, how: str, spark: SparkSession, tmp_path: Path, *, path: str) -> None:
+    """Lengths of four decades, some below 0, with nulls, NaN and infinity."""
+    overlap, condition = INTERVALS[name]
+    sides = []
+    for side, number, first in (("left", "n", 0), ("right", "m", 211)):
+        rows = spark.range(first, first + ROWS, 1, 2).selectExpr(
+            "if(id % 29 = 7, NULL, (id * 37 % 601) * 3D) AS t",
+            "CASE WHEN id % 31 = 3 THEN double('nan') WHEN id % 37 = 5 THEN double('inf') WHEN "
+            "id % 41 = 2 THEN NULL ELSE (id * 37 % 601) * 3D + pow(10, id % 4 - 1) - 1 END AS u",
+            f"id AS {number}",
+        )
+        if path == "file":
+            rows.write.parquet(str(tmp_path / side))
+            rows = spark.read.parquet(str(tmp_path / side))
+        rows.createOrReplaceTempView(f"ranges_{side}")
+        sides.append(rows)
+    case = Case("", wm.within("t", 0), condition)
+    chosen = ["n"] if how in SPARK_TYPES else ["n", "m"]
+    instances = 1 if how == "full" else 3
+    with wm.join(sides[0], sides[1], overlap, how, memory="32MB", instances=instances) as run:
+        rows_found = counted(run.to_df().select(*chosen))
+        assert f"{path} path" in run.explain()
+    assert rows_found == expected(case, how, spark)
+
+
+def test_points_in_intervals_are_sparks_own_join(spark: SparkSession, tmp_path: Path) -> None:
+    check_intervals("a point on the left", "left", spark, tmp_path, path="file")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["row", "file"])
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("name", INTERVALS)
+def test_all_intervals_and_join_types_on_both_paths(
+    name: str, how: str, path: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    check_intervals(name, how, spark, tmp_path, path=path)
+
+
 def test_explain_says_ranges_and_copies(spark: SparkSession) -> None:
     left, right = (spark.range(0, 4000, 1, 2).selectExpr("id AS t", f"id AS {c}") for c in "nm")
     with wm.join(left, right, wm.within("t", 10), "left", instances=4) as run:
@@ -194,7 +242,7 @@ def test_a_full_join_has_one_instance(spark: SparkSession) -> None:
     with wm.join(left, right, wm.within("t", 0), "full") as run:
         assert run.to_df().count() == 50
         assert "in a full join no row may be copied" in words(run)
-    with pytest.raises(InvalidArgument, match=r"full join on a band alone.*instances=1"):
+    with pytest.raises(InvalidArgument, match=r"full join without equal keys.*instances=1"):
         wm.join(left, right, wm.within("t", 0), "full", instances=2)
 
 

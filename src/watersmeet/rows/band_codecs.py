@@ -146,22 +146,25 @@ class IntegerBand:
         return inside
 
     def text(self, code: int) -> str:
-        """
-        >>> IntegerBand(pa.decimal128(9, 2), -1, 1).text(2**63 - 250)
-        '-2.50'
-        >>> IntegerBand(pa.date32(), 0, 7).text(2**63 + 19_000)
-        '2022-01-08'
-        """
-        steps = code - 2**63
-        if pt.is_decimal(self.kind):
-            return str(Decimal(steps).scaleb(-self.kind.scale))
-        if pt.is_integer(self.kind):
-            return str(steps)
-        whole = pa.int32() if self.kind.bit_width == 32 else pa.int64()
-        try:
-            return str(pa.array([steps], whole).view(self.kind).cast(pa.string())[0])
-        except (pa.ArrowException, OverflowError):
-            return f"{steps} steps of {self.kind}"
+        return step_text(code, self.kind)
+
+
+def step_text(code: int, kind: pa.DataType) -> str:
+    """The value that has a code, as text.
+
+    >>> step_text(2**63 - 250, pa.decimal128(9, 2)), step_text(2**63 + 19_000, pa.date32())
+    ('-2.50', '2022-01-08')
+    """
+    steps = code - 2**63
+    if pt.is_decimal(kind):
+        return str(Decimal(steps).scaleb(-kind.scale))
+    if pt.is_integer(kind):
+        return str(steps)
+    whole = pa.int32() if kind.bit_width == 32 else pa.int64()
+    try:
+        return str(pa.array([steps], whole).view(kind).cast(pa.string())[0])
+    except (pa.ArrowException, OverflowError):
+        return f"{steps} steps of {kind}"
 
 
 def steps_of(values: pa.Array, kind: pa.DataType) -> tuple[Integers, Mask | None]:
@@ -301,7 +304,7 @@ class FloatBand:
         return inside
 
     def text(self, code: int) -> str:
-        return f"{float(_float_of(np.array([code], np.uint64))[0]):.6g}"
+        return float_text(code)
 
     def _next(self, end: float, towards: float) -> float:
         """The next number beyond an end that a difference can have, in 32 bits or 64."""
@@ -313,6 +316,10 @@ class FloatBand:
         if (towards > 0 and float(near) > end) or (towards < 0 and float(near) < end):
             return float(near)
         return float(np.nextafter(near, np.float32(towards)))
+
+
+def float_text(code: int) -> str:
+    return f"{float(_float_of(np.array([code], np.uint64))[0]):.6g}"
 
 
 def floats_of(values: pa.Array) -> tuple[Floats, Mask | None]:

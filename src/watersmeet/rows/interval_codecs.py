@@ -20,7 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from watersmeet.rows.band_codecs import float_code, floats_of, step_code, steps_of
+from watersmeet.rows.band_codecs import (
+    float_code,
+    float_text,
+    floats_of,
+    step_code,
+    step_text,
+    steps_of,
+)
 from watersmeet.rows.encoded import Codes, Encoded
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.types import converted
@@ -90,10 +97,10 @@ class OverlapCodec:
 
     def encode(self, interval: Interval) -> Encoded:
         start, end = interval
-        codes, valid = self._codes(start)
+        codes, valid = self.codes(start)
         if start is end:
             return Encoded(self._starts(codes), valid)
-        others, also = self._codes(end)
+        others, also = self.codes(end)
         low, high = codes, np.maximum(codes, others)
         if valid is not None and also is not None:
             valid = valid & also
@@ -110,7 +117,9 @@ class OverlapCodec:
             right[0], left[1]
         )
 
-    def _codes(self, values: pa.Array) -> tuple[Codes, Mask | None]:
+    def codes(self, values: pa.Array) -> tuple[Codes, Mask | None]:
+        """Numbers that never fall when values of any of the columns rise, and which values are not
+        null."""
         if is_counted(self.kind):
             steps, valid = steps_of(values, self.kind)
             return step_code(steps), valid
@@ -118,6 +127,10 @@ class OverlapCodec:
         codes = float_code(floats)
         codes[np.isnan(floats)] = _LAST_CODE
         return codes, valid
+
+    def text(self, code: int) -> str:
+        """The value that has one of `codes`, for a person to read."""
+        return step_text(code, self.kind) if is_counted(self.kind) else float_text(code)
 
     def _starts(self, codes: Codes) -> Codes:
         if self.turns:

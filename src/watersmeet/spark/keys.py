@@ -31,7 +31,6 @@ from pyspark.sql.types import (
 
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import Side
-from watersmeet.rows.intervals import Overlap
 from watersmeet.rows.on import (
     KeyNames,
     Near,
@@ -125,14 +124,6 @@ def named_keys(
 
 def spelled_bands(frames: Frames, on: Any) -> list[Near]:
     """The bands and intervals in `on`, with the names of columns as Spark has them."""
-    near = near_of(on)
-    if near and not key_names(on) and all(isinstance(each, Overlap) for each in near):
-        raise InvalidArgument(
-            f"on={', '.join(map(str, near))} has intervals alone, and on Spark rows are sent to "
-            "tasks by equal keys or by a band.",
-            remedy="Add a pair of equal columns, or join with wm.local.join, which takes intervals "
-            "alone.",
-        )
     return [each.renamed(partial(_name, frames)) for each in near_of(on)]
 
 

@@ -23,6 +23,7 @@ from watersmeet.rows.band_codecs import FloatBand, IntegerBand
 from watersmeet.rows.output import Schemas
 from watersmeet.rows.predicates import ValuesInBand
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.spark.placing import BandPlacing, placing_of
 from watersmeet.spark.routing import (
     check_owner,
     hash_of,
@@ -65,13 +66,11 @@ class LaneRouter:
         return f"{self.owner.name.lower()} rows by lanes of {_BANDS_A_LANE} bands"
 
     def is_copied(self, side: Side) -> bool:
-        return side is not self.owner and self.instances > 1
+        return side is not self.owner
 
     def column(self, side: Side, dataframe: DataFrame) -> Column:
         from pyspark.sql import functions as sf
 
-        if self.instances == 1:
-            return sf.lit(0)
         value = self._value(dataframe[quoted(self.names[side])])
         anywhere = instance_by(hash_of(dataframe, self.others[side]), self.instances)
         infinite = sf.abs(value) == float("inf")
@@ -152,12 +151,35 @@ class LaneRouter:
         return column.cast("double")
 
 
-def check_band(join: JoinSchema, band: ValuesInBand, *, instances: int) -> None:
-    """Refuse a join of streams on a band alone that cannot be divided among so many instances."""
-    check_owner(join.how, instances)
+@dataclass(frozen=True)
+class OneInstance:
+    """All rows to the only instance."""
+
+    rule: str = "one instance"
+
+    def is_copied(self, side: Side) -> bool:
+        return False
+
+    def column(self, side: Side, dataframe: DataFrame) -> Column:
+        from pyspark.sql import functions as sf
+
+        return sf.lit(0)
+
+
+def lanes_of(join: JoinSchema, *, instances: int) -> LaneRouter | OneInstance:
+    """The router of two streams without equal keys; refuses what cannot be divided so."""
     if instances == 1:
-        return
+        return OneInstance()
+    check_owner(join.how, instances)
     remedy = "give instances=1, which all rows go to."
+    placing = placing_of(join)
+    if not isinstance(placing, BandPlacing):
+        raise InvalidArgument(
+            f"{', '.join(join.bands)} is about intervals, which may be of any length, so that a "
+            f"row could have partners in all of the {instances} instances.",
+            remedy=f"Add a pair of equal columns or a band, or {remedy}",
+        )
+    band = placing.band
     if band.codec.low is None or band.codec.high is None:
         raise InvalidArgument(
             f"{band.words} has one end only, so that a row could have partners in all of the "
@@ -170,3 +192,4 @@ def check_band(join: JoinSchema, band: ValuesInBand, *, instances: int) -> None:
             f"Streams are not divided by values of type {kind}.",
             remedy=f"Make them numbers of microseconds before the join, or {remedy}",
         )
+    return LaneRouter.of(join, band, instances=instances)

@@ -1,11 +1,11 @@
-"""Routes the rows of a join on a band by ranges of values, one for each instance.
+"""Routes the rows of a join without equal keys by ranges of values, one for each instance.
 
 One side is the *owner*: each of its rows goes to the instance of the range that its value lies in,
 and no other. A row of the other side is copied to every instance in whose range it can have a
 partner. So each pair is found in one instance, that of the owner's row, and a row of the owner
 that has no partner there has none.
 
-Ranges are ranges of codes, which rise with values (`rows/band_codecs.py`).
+Ranges are ranges of codes, which rise with values (`spark/placing.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from watersmeet.kernels.spans import group_by_span
 from watersmeet.model import Side
 from watersmeet.rows.encoded import Codes
-from watersmeet.rows.predicates import ValuesInBand
+from watersmeet.spark.placing import Placing
 from watersmeet.spark.routing import Grouped, Instances
 
 Spans = tuple[Instances, Instances]
@@ -52,7 +52,7 @@ class RangeRouter:
     """
 
     ranges: Ranges
-    band: ValuesInBand
+    placing: Placing
 
     @property
     def instances(self) -> int:
@@ -64,15 +64,16 @@ class RangeRouter:
 
     def spans(self, side: Side, batch: pa.RecordBatch) -> Spans:
         """The first and the last instance of every row."""
-        encoded = self.band.codec.encode(side, batch.column(self.band.columns[side]))
+        columns = [batch.column(place) for place in self.placing.columns(side)]
+        extent = self.placing.extent(side, columns)
         if side is self.ranges.owner:
-            spans = self._owned(encoded.codes)
+            spans = self._owned(extent.starts)
         else:
-            spans = self._within(*self.band.codec.reach(side, encoded.codes))
+            spans = self._within(*self.placing.reach(side, extent.starts, extent.ends))
         first, last = spans
         lost = first > last
-        if encoded.valid is not None:
-            lost |= ~encoded.valid
+        if extent.valid is not None:
+            lost |= ~extent.valid
         first[lost] = last[lost] = _dealt(lost, self.instances)
         return spans
 

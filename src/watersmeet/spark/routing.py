@@ -23,7 +23,6 @@ from watersmeet.model import JoinType, Side
 from watersmeet.rows.buffers import has_offsets
 from watersmeet.rows.leaves import Fixed, Leaves, Mask
 from watersmeet.rows.output import KeyPair, Schemas
-from watersmeet.rows.predicates import ValuesInBand
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.rows.types import Incomparable, common_type, padding_of, with_padding
 from watersmeet.spark.sql import quoted
@@ -66,18 +65,6 @@ class StreamRouter(Protocol):
         ...
 
 
-def band_of(join: JoinSchema) -> ValuesInBand | None:
-    """The band by which rows are routed; None if they are routed by equal keys.
-
-    Of several bands it is the first that has two ends. The others are decided by the operator.
-    """
-    if join.keys:
-        return None
-    bands = [each for each in join.predicates if isinstance(each, ValuesInBand)]
-    closed = [b for b in bands if b.codec.low is not None and b.codec.high is not None]
-    return (closed or bands)[0]
-
-
 def owner_of(how: JoinType) -> Side | None:
     """The side whose rows may go to one instance only, because rows without a partner are told
     there; None if both sides would have to be it."""
@@ -87,11 +74,12 @@ def owner_of(how: JoinType) -> Side | None:
 
 
 def check_owner(how: JoinType, instances: int) -> None:
-    """Refuse a join on a band alone that cannot run in so many instances."""
+    """Refuse a join without equal keys that cannot run in so many instances."""
     if owner_of(how) is None and instances > 1:
         raise InvalidArgument(
-            f"A {how} join on a band alone cannot be divided among {instances} instances: rows of "
-            "one side are copied to several, and would be told several times to have no partner.",
+            f"A {how} join without equal keys cannot be divided among {instances} instances: rows "
+            "of one side are copied to several, and would be told several times to have no "
+            "partner.",
             remedy="Add a pair of equal columns, give instances=1, or take a left join and, for "
             "the rows of the right side without a partner, an anti join of the right with the "
             "left.",

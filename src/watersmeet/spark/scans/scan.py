@@ -103,20 +103,20 @@ class PlainScan:
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "footers": ()}
 
-    def only(self, column: str) -> PlainScan:
-        """The same rows with one column."""
-        chosen = self.output[self.schema.get_field_index(column)]
+    def only(self, columns: Sequence[str]) -> PlainScan:
+        """The same rows with some columns."""
+        chosen = [self.output[self.schema.get_field_index(name)] for name in columns]
         looked_at = frozenset() if self.filter is None else self.filter.names
         needed = [
             place
             for place, each in enumerate(self.columns)
-            if place == chosen or each.field.name in looked_at
+            if place in chosen or each.field.name in looked_at
         ]
         return replace(
             self,
-            schema=pa.schema([self.schema.field(column)]),
+            schema=pa.schema([self.schema.field(name) for name in columns]),
             columns=tuple(self.columns[place] for place in needed),
-            output=(needed.index(chosen),),
+            output=tuple(map(needed.index, chosen)),
         )
 
     @property

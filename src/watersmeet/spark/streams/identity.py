@@ -10,8 +10,7 @@ from typing import Any
 from watersmeet.errors import StateError
 from watersmeet.operators.question import Question
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.spark.lanes import LaneRouter
-from watersmeet.spark.routing import band_of
+from watersmeet.spark.lanes import lanes_of
 from watersmeet.spark.streams.state import FORMAT, Manifest
 
 
@@ -33,7 +32,8 @@ class Identity:
             {
                 "on": [[key.left, key.right] for key in join.keys],
                 **({"bands": list(join.bands)} if join.bands else {}),
-                **({"routing": _routing(join, instances)} if not join.keys else {}),
+                # By which rule rows go to instances; a later version may have another.
+                **({} if join.keys else {"routing": lanes_of(join, instances=instances).rule}),
                 "how": str(join.how),
                 "algorithm": question.algorithm,
                 "instances": instances,
@@ -71,13 +71,6 @@ class Identity:
                 )
         if self.query is not None and manifest["query"] != self.query:
             raise another_query(manifest["query"], self.query)
-
-
-def _routing(join: JoinSchema, instances: int) -> str:
-    """By which rule rows without keys go to instances; a later version may have another."""
-    band = band_of(join)
-    assert band is not None
-    return LaneRouter.of(join, band, instances=instances).rule
 
 
 def another_query(owner: str, query: str) -> StateError:

@@ -23,9 +23,7 @@ from watersmeet.spark.columns import check_names, plain, result_columns, with_me
 from watersmeet.spark.frames import check_dataframe, parse_instances
 from watersmeet.spark.interpreter import our_python
 from watersmeet.spark.keys import OnSpark, first_line
-from watersmeet.spark.lanes import check_band
 from watersmeet.spark.question import settled
-from watersmeet.spark.routing import band_of
 from watersmeet.spark.streams.ends import Ends, check_ends
 from watersmeet.spark.streams.host import run_batch
 from watersmeet.spark.streams.identity import Identity
@@ -33,7 +31,7 @@ from watersmeet.spark.streams.places import (
     check_apart_from_checkpoints,
     check_apart_from_sources,
 )
-from watersmeet.spark.streams.plan import StreamPlan
+from watersmeet.spark.streams.plan import StreamPlan, stream_router
 from watersmeet.spark.streams.state import Manifest, StateDirectory
 from watersmeet.spark.streams.ticks import TickPlan, parse_interval, tick_stream
 from watersmeet.spark.streams.wire import ENDS, TAG, Wire, instance_of, tag
@@ -123,9 +121,7 @@ def join_streams(
     slots = TaskSlots.of(left.sparkSession)
     saved = directory.latest()
     count = asked or _saved_instances(saved) or slots.tasks
-    band = band_of(join)
-    if band is not None:
-        check_band(join, band, instances=count)
+    stream_router(join, instances=count)  # Refuses what cannot be divided among so many.
     if saved is not None:
         Identity.of(join, question, instances=count).check(saved)
     plan = StreamPlan(

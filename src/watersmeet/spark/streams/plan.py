@@ -11,8 +11,8 @@ from pyspark import TaskContext
 from watersmeet.errors import StateError
 from watersmeet.operators.question import Question
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.spark.lanes import LaneRouter
-from watersmeet.spark.routing import HashRouter, StreamRouter, band_of
+from watersmeet.spark.lanes import LaneRouter, OneInstance, lanes_of
+from watersmeet.spark.routing import HashRouter, StreamRouter
 from watersmeet.spark.streams.state import StateDirectory
 from watersmeet.spark.streams.wire import Wire
 
@@ -47,11 +47,10 @@ class StreamPlan:
         return {k: v for k, v in vars(self).items() if k != "join"}
 
 
-def stream_router(join: JoinSchema, *, instances: int) -> HashRouter | LaneRouter:
-    band = band_of(join)
-    if band is None:
+def stream_router(join: JoinSchema, *, instances: int) -> HashRouter | LaneRouter | OneInstance:
+    if join.keys:
         return HashRouter.of(join, instances=instances)
-    return LaneRouter.of(join, band, instances=instances)
+    return lanes_of(join, instances=instances)
 
 
 @dataclass(frozen=True)

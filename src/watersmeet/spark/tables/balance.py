@@ -1,9 +1,9 @@
-"""Chooses the ranges of a join on a band, so that no instance has much more than its share.
+"""Chooses the ranges of a join without equal keys: no instance shall have much more than its share.
 
 An instance is given the rows of the owner in its range, and the other side's rows that reach into
-it. Both grow with the range, so the smallest possible maximum is found by halving: for a number of
-rows that an instance may have, each range is made as long as that allows, and the number is right
-if there are enough instances.
+it. What it has to do is counted in rows, a result as a part of one. It grows with the range, so the
+smallest possible maximum is found by halving: for an amount of work that an instance may have, each
+range is made as long as that allows, and the amount is right if there are enough instances.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.model import Side
-from watersmeet.rows.predicates import ValuesInBand
+from watersmeet.rows.encoded import Codes
+from watersmeet.spark.placing import Placing
 from watersmeet.spark.ranges import Ranges
 from watersmeet.spark.tables.histograms import Histogram
 
 Histograms = tuple[Histogram, Histogram]
 _HALVINGS = 40
+# To find and write a result takes about half as long as to read a row and put it in its place.
+_ROWS_A_RESULT = 0.5
+_NEIGHBOURS = 8
 
 
 @dataclass(frozen=True)
@@ -49,47 +53,86 @@ class Division:
 
 
 def divide(
-    histograms: Histograms, band: ValuesInBand, *, owners: tuple[Side, ...], instances: int
+    histograms: Histograms, placing: Placing, *, owners: tuple[Side, ...], instances: int
 ) -> Division:
-    """At most `instances` ranges; of the sides that can be their owner, the one with less work."""
-    found = [_divide(histograms, band, owner=side, instances=instances) for side in owners]
-    return min(found, key=lambda each: (max(each.rows), each.sent))
+    """At most `instances` ranges, of the side for which fewer rows of the other are copied."""
+    found = [_divide(histograms, placing, owner=side, instances=instances) for side in owners]
+    return min(found, key=lambda each: each.sent)
 
 
-def _divide(histograms: Histograms, band: ValuesInBand, *, owner: Side, instances: int) -> Division:
-    given = _RowsGiven(histograms[owner], histograms[owner.other], band, other=owner.other)
-    lost = sum(each.lost for each in histograms) + given.alone
-    cuts = given.cuts(instances)
-    each = given.to_each(cuts) + lost / len(cuts)
-    rows = tuple(round(float(rows)) for rows in each)
+def _divide(histograms: Histograms, placing: Placing, *, owner: Side, instances: int) -> Division:
+    mine, others = histograms[owner], histograms[owner.other]
+    reach = placing.reach(owner.other, others.starts, others.ends)
+    given = _Given(mine.starts, mine.weights, reach, others.weights)
+    results = _partners(mine, others, placing, owner=owner)
+    work = _Given(mine.starts, mine.weights * (1 + _ROWS_A_RESULT * results), reach, others.weights)
+    cuts = work.cuts(instances)
+    lost = (sum(each.lost for each in histograms) + given.alone) / len(cuts)
+    rows = tuple(round(float(each)) for each in given.to_each(cuts) + lost)
     read = round(sum(each.rows for each in histograms))
     left, right = (each.source for each in histograms)
     starts = tuple(int(given.codes[cut]) for cut in cuts) if len(given.codes) else (0,)
     return Division(Ranges(owner, starts), rows, read, sources=(left, right))
 
 
-class _RowsGiven:
-    """How many rows an instance is given for a range of the owner's codes.
+def _partners(
+    mine: Histogram, others: Histogram, placing: Placing, *, owner: Side
+) -> NDArray[np.float64]:
+    """About how many partners each row of the owner has: rows that start where it meets others, and
+    rows that have started before and have not ended."""
+    first, last = placing.met(owner, mine.starts, mine.ends)
+    before = _weight_below(others.starts, others.weights, first)
+    ended = _weight_below(others.ends, others.weights, first)
+    found = _density(others, first, last) + np.maximum(before - ended, 0)
+    return np.where(first <= last, found, 0)
 
-    Codes of the owner are numbered; range [a, b) has those numbers. It gives `up[b] - down[a]`
-    rows: the owner's rows below b less those below a, and the other side's rows that begin to
-    reach below b less those that have ended to reach below a.
+
+def _density(others: Histogram, first: Codes, last: Codes) -> NDArray[np.float64]:
+    """About how many rows start from `first` to `last`.
+
+    A row that was looked at stands for many that were not, and lie beside it. So some more on
+    both sides are counted, and of them the share that the length has.
+    """
+    if not len(others.starts):
+        return np.zeros(len(first))
+    order = np.argsort(others.starts)
+    starts = others.starts[order]
+    sums = np.concatenate([[0.0], np.cumsum(others.weights[order])])
+    low = np.maximum(np.searchsorted(starts, first, "left") - _NEIGHBOURS, 0)
+    high = np.minimum(np.searchsorted(starts, last, "right") + _NEIGHBOURS, len(starts))
+    wide = (starts[high - 1] - starts[low]).astype(np.float64) + 1
+    share = np.minimum(((last - first).astype(np.float64) + 1) / wide, 1)
+    found: NDArray[np.float64] = (sums[high] - sums[low]) * share
+    return found
+
+
+class _Given:
+    """How much an instance is given for a range of the owner's codes.
+
+    Codes of the owner are numbered; range [a, b) has those numbers. It gives `up[b] - down[a]`:
+    the owner's rows below b less those below a, and the other side's rows that begin to reach
+    below b less those that have ended to reach below a.
     """
 
     def __init__(
-        self, mine: Histogram, others: Histogram, band: ValuesInBand, *, other: Side
+        self,
+        starts: Codes,
+        weights: NDArray[np.float64],
+        reach: tuple[Codes, Codes],
+        copied: NDArray[np.float64],
     ) -> None:
-        self.codes, places = np.unique(mine.codes, return_inverse=True)
-        self.weights = np.bincount(places, mine.weights, len(self.codes))
-        first, last = band.codec.reach(other, others.codes)
-        reaches = first <= last
-        self.alone = float(others.weights[~reaches].sum())
+        """Of rows of the owner their starts, of rows of the other side their reach, and of each
+        row its weight."""
+        self.codes, places = np.unique(starts, return_inverse=True)
+        self.weights = np.bincount(places, weights, len(self.codes))
+        reaches = reach[0] <= reach[1]
+        self.alone = float(copied[~reaches].sum())
         """Rows of the other side that reach nothing."""
-        first, last, weights = first[reaches], last[reaches], others.weights[reaches]
+        first, last, copied = reach[0][reaches], reach[1][reaches], copied[reaches]
         below = np.concatenate([[0.0], np.cumsum(self.weights)])
-        begun = _weight_below(first, weights, self.codes)
-        ended = _weight_below(last, weights, self.codes)
-        whole = weights.sum()
+        begun = _weight_below(first, copied, self.codes)
+        ended = _weight_below(last, copied, self.codes)
+        whole = copied.sum()
         # The first range begins before the first code, and the last ends behind the last.
         ended[:1] = 0.0
         self._up = below + np.append(begun, whole)
@@ -115,7 +158,7 @@ class _RowsGiven:
         return best
 
     def _cuts(self, most: float, instances: int) -> list[int] | None:
-        """Ranges of at most so many rows each; None if they would be too many."""
+        """Ranges of at most so much each; None if they would be too many."""
         cuts: list[int] = []
         start, count = 0, len(self.codes)
         while start < count:
@@ -133,7 +176,7 @@ class _RowsGiven:
         return cuts
 
     def to_each(self, cuts: list[int]) -> NDArray[np.float64]:
-        """How many rows each of these ranges gives."""
+        """How much each of these ranges gives."""
         if not len(self.codes):
             return np.array([self._up[-1]])
         starts, sharers = np.unique(cuts, return_counts=True)
@@ -143,9 +186,7 @@ class _RowsGiven:
         return np.repeat(np.where(sharers == 1, whole, part), sharers)
 
 
-def _weight_below(
-    codes: NDArray[np.uint64], weights: NDArray[np.float64], ends: NDArray[np.uint64]
-) -> NDArray[np.float64]:
+def _weight_below(codes: Codes, weights: NDArray[np.float64], ends: Codes) -> NDArray[np.float64]:
     """For each end, the weight of the codes below it."""
     order = np.argsort(codes)
     sums = np.concatenate([[0.0], np.cumsum(weights[order])])

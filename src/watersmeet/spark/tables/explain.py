@@ -30,7 +30,7 @@ def explain(
     for name, relation in zip(plan.names, relations, strict=True):
         facts[name] = _way(relation)
     guessed = progress is None and plan.asked_instances is None
-    if plan.band is not None and plan.division is None:
+    if plan.placing is not None and plan.division is None:
         facts["instances"] = (
             f"{_memory(plan)}; how many instances, and the ranges of values that they have, is "
             "decided when the run begins"

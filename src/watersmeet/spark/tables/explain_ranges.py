@@ -1,4 +1,4 @@
-"""How a join on a band alone divides its rows, in words."""
+"""How a join without equal keys divides its rows, in words."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _RANGES_SHOWN = 6
 
 def ranges(plan: Plan, division: Division) -> str:
     """Which values each instance has, and how they were chosen."""
-    assert plan.band is not None
+    assert plan.placing is not None
     owner = division.ranges.owner
-    column = plan.schemas[owner].names[plan.band.columns[owner]]
+    column = plan.schemas[owner].names[plan.placing.columns(owner)[0]]
     if division.ranges.instances == 1:
         return f"one, of all values of {column}{_only_one(plan)}"
     # Instances that have the same first value divide its rows.
@@ -28,19 +28,19 @@ def ranges(plan: Plan, division: Division) -> str:
     known = left if left == right else f"{left} (left), {right} (right)"
     return (
         f"of the {owner.name.lower()} table's {column}: {', '.join(shown)}{more}; chosen by "
-        f"{known}, so that instances have about as many rows each"
+        f"{known}, so that instances have about as much to do"
     )
 
 
 def _range(plan: Plan, starts: list[tuple[int, int]], number: int) -> str:
-    assert plan.band is not None
+    assert plan.placing is not None
     code, instances = starts[number]
     divided = f" (divided among {instances} instances)" if instances > 1 else ""
     if number == 0:
         if len(starts) == 1:
             return f"all{divided}"
-        return f"below {plan.band.codec.text(starts[1][0])}{divided}"
-    return f"from {plan.band.codec.text(code)}{divided}"
+        return f"below {plan.placing.text(starts[1][0])}{divided}"
+    return f"from {plan.placing.text(code)}{divided}"
 
 
 def _only_one(plan: Plan) -> str:

@@ -1,7 +1,7 @@
-"""About where the values of a band's columns lie, known before the rows are divided by them.
+"""About where the rows of a side lie, known before they are divided by it.
 
 Ranges are chosen by it, so it decides how evenly rows are divided, and no result. The row path
-notes some codes of every block that it stages. The file path asks the footers if its row groups lie
+notes some rows of every block that it stages. The file path asks the footers if its row groups lie
 beside each other; if they overlap, footers say little, and some row groups are read.
 """
 
@@ -18,14 +18,15 @@ from pyspark.sql import SparkSession
 from watersmeet.model import Side
 from watersmeet.policies.order import random_order
 from watersmeet.rows.encoded import Codes
-from watersmeet.rows.predicates import ValuesInBand
 from watersmeet.spark.jobs import Record, run_tasks
+from watersmeet.spark.placing import Placing
 from watersmeet.spark.scans.ranges import ends_of
 from watersmeet.spark.scans.relation import PlainScan, Split
 from watersmeet.spark.tables.order import Range, is_clustered
 
-# Codes that stand for a row group or a staged block.
+# Rows that stand for a row group or a staged block; if there are few row groups, more of each.
 _POINTS = 256
+_POINTS_A_SIDE = 16_384
 # Row groups are read for a sample until they have so many rows: one column of a million rows takes
 # some 10 ms.
 _SAMPLED_ROWS = 1_000_000
@@ -34,10 +35,11 @@ _BATCH_ROWS = 65_536
 
 @dataclass(frozen=True)
 class Histogram:
-    """Codes of some rows of a side, and how many rows each stands for; `lost` rows can have no
-    partner, because their value is null."""
+    """Starts and ends of some rows of a side, and how many rows each stands for; `lost` rows can
+    have no partner, because a value is null."""
 
-    codes: Codes
+    starts: Codes
+    ends: Codes
     weights: NDArray[np.float64]
     lost: float
     source: str
@@ -49,42 +51,70 @@ class Histogram:
     @classmethod
     def of(cls, notes: Sequence[Record], *, source: str, share: float = 1.0) -> Histogram:
         """From notes of some parts of a table, which have this share of its rows."""
-        counts = [len(note["codes"]) for note in notes]
-        codes = np.array([code for note in notes for code in note["codes"]], np.uint64)
+        counts = [len(note["starts"]) for note in notes]
+        starts, ends = (
+            np.array([code for note in notes for code in note[which]], np.uint64)
+            for which in ("starts", "ends")
+        )
         each = [note["valid"] / max(count, 1) for note, count in zip(notes, counts, strict=True)]
         weights = np.repeat(np.array(each, np.float64), counts)
         lost = float(sum(note["lost"] for note in notes))
-        return cls(codes, weights / share, lost / share, source)
+        return cls(starts, ends, weights / share, lost / share, source)
 
 
-def noted(side: Side, values: pa.Array, band: ValuesInBand) -> Record:
-    """Some codes of a column, as JSON values."""
-    encoded = band.codec.encode(side, values)
-    codes = encoded.codes if encoded.valid is None else encoded.codes[encoded.valid]
-    step = max(len(codes) // _POINTS, 1)
-    some = codes[step // 2 :: step]
-    return {"codes": some.tolist(), "valid": len(codes), "lost": len(values) - len(codes)}
+def noted(side: Side, batch: pa.RecordBatch, placing: Placing) -> Record:
+    """Where some rows of a batch lie, as JSON values."""
+    columns = [batch.column(place) for place in placing.columns(side)]
+    return _noted(side, columns, placing, points=_POINTS)
 
 
-def code_ranges(scan: PlainScan, side: Side, band: ValuesInBand) -> list[Range | None]:
-    """The least and the greatest code in each row group; None where a footer does not say."""
-    field = scan.schema.field(band.columns[side])
-    ends = ends_of(scan, field.name)
-    known = [each for each in ends if each is not None]
+def _noted(side: Side, columns: Sequence[pa.Array], placing: Placing, *, points: int) -> Record:
+    extent = placing.extent(side, columns)
+    rows = np.arange(len(extent.starts))
+    known = rows if extent.valid is None else rows[extent.valid]
+    step = max(len(known) // points, 1)
+    some = known[step // 2 :: step]
+    return {
+        "starts": extent.starts[some].tolist(),
+        "ends": extent.ends[some].tolist(),
+        "valid": len(known),
+        "lost": len(rows) - len(known),
+    }
+
+
+def code_ranges(scan: PlainScan, side: Side, placing: Placing) -> list[tuple[Range, Range] | None]:
+    """The least and the greatest start, and the same of ends, in each row group; None where a
+    footer does not say."""
+    fields = [scan.schema.field(place) for place in placing.columns(side)]
+    groups = list(zip(*(ends_of(scan, field.name) for field in fields), strict=True))
+    known = [group for group in groups if None not in group]
     try:
-        values = pa.array([value for each in known for value in each], field.type)
+        # Of each column the least values of all groups, then the greatest.
+        columns = [
+            pa.array([group[n][which] for which in (0, 1) for group in known], field.type)
+            for n, field in enumerate(fields)
+        ]
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return [None] * len(ends)
-    codes = iter(band.codec.encode(side, values).codes.tolist())
-    return [None if each is None else (next(codes), next(codes)) for each in ends]
+        return [None] * len(groups)
+    extent = placing.extent(side, columns)
+    starts, ends = (_halves(codes) for codes in (extent.starts, extent.ends))
+    found = iter(zip(starts, ends, strict=True))
+    return [None if None in group else next(found) for group in groups]
 
 
-def reached(scan: PlainScan, band: ValuesInBand) -> list[Range | None]:
-    """For each row group of the right side, the left side's codes that its rows can meet."""
-    ranges = code_ranges(scan, Side.RIGHT, band)
-    known = np.array([each for each in ranges if each is not None], np.uint64).reshape(-1, 2)
-    first, _ = band.codec.reach(Side.RIGHT, known[:, 0].copy())
-    _, last = band.codec.reach(Side.RIGHT, known[:, 1].copy())
+def _halves(codes: Codes) -> list[Range]:
+    """Pairs of the codes in the first half and those in the second."""
+    least, most = codes.reshape(2, -1).tolist()
+    return list(zip(least, most, strict=True))
+
+
+def reached(scan: PlainScan, side: Side, placing: Placing) -> list[Range | None]:
+    """For each row group of a side, the other side's starts that its rows can meet."""
+    ranges = code_ranges(scan, side, placing)
+    known = np.array([each for each in ranges if each is not None], np.uint64).reshape(-1, 2, 2)
+    starts, ends = known[:, 0], known[:, 1]
+    first, _ = placing.reach(side, starts[:, 0].copy(), ends[:, 0].copy())
+    _, last = placing.reach(side, starts[:, 1].copy(), ends[:, 1].copy())
     met = iter(zip(np.minimum(first, last).tolist(), last.tolist(), strict=True))
     return [None if each is None else next(met) for each in ranges]
 
@@ -92,7 +122,7 @@ def reached(scan: PlainScan, band: ValuesInBand) -> list[Range | None]:
 def histograms(
     spark: SparkSession,
     scans: Mapping[Side, PlainScan],
-    band: ValuesInBand,
+    placing: Placing,
     *,
     at_once: int,
     query: str,
@@ -102,21 +132,26 @@ def histograms(
     found: dict[Side, Histogram] = {}
     sampled: list[tuple[Side, Split]] = []
     for side, scan in scans.items():
-        ranges = code_ranges(scan, side, band)
+        ranges = code_ranges(scan, side, placing)
         sure = [each for each in ranges if each is not None]
-        if len(sure) == len(ranges) and is_clustered(sure):
+        if len(sure) == len(ranges) and is_clustered([starts for starts, _ in sure]):
             found[side] = _between(sure, [group.rows for group in scan.row_groups])
         else:
             sampled += [(side, split) for split in _some(scan, seed=seed + side)]
-    names = {side: scan.schema.field(band.columns[side]).name for side, scan in scans.items()}
-    narrow = {side: scan.only(names[side]) for side, scan in scans.items()}
+    narrow = {
+        side: scan.only([scan.schema.names[place] for place in placing.columns(side)])
+        for side, scan in scans.items()
+    }
+
+    points = max(_POINTS, 2 * _POINTS_A_SIDE // max(len(sampled), 1))
 
     def look(task: tuple[Side, Split]) -> Record:
         side, split = task
-        batches = list(narrow[side].read(split, batch_rows=_BATCH_ROWS))
-        values = [batch.column(0) for batch in batches]
-        kind = narrow[side].schema.field(0).type
-        return noted(side, pa.concat_arrays(values) if values else pa.array([], kind), band)
+        read = narrow[side].read(split, batch_rows=_BATCH_ROWS)
+        rows = pa.Table.from_batches(read, narrow[side].schema).combine_chunks()
+        columns = [pa.concat_arrays(column.chunks) for column in rows.columns if column.chunks]
+        columns = columns or [pa.array([], field.type) for field in rows.schema]
+        return _noted(side, columns, placing, points=points)
 
     what = "looking at values, to divide them into ranges"
     notes = run_tasks(spark, sampled, look, at_once=at_once, query=query, what=what)
@@ -128,13 +163,18 @@ def histograms(
     return found
 
 
-def _between(ranges: Sequence[Range], rows: Sequence[int]) -> Histogram:
+def _between(ranges: Sequence[tuple[Range, Range]], rows: Sequence[int]) -> Histogram:
     """Rows spread evenly over the codes of their row group."""
+    starts, ends = (_spread([each[n] for each in ranges]) for n in (0, 1))
+    weights = np.repeat(np.array(rows, np.float64) / _POINTS, _POINTS)
+    return Histogram(starts, ends, weights, 0.0, "the files' footers")
+
+
+def _spread(ranges: Sequence[Range]) -> Codes:
     least, most = np.array(ranges, np.uint64).T
     step = (most - least) // np.uint64(_POINTS - 1)
-    codes = least[:, None] + step[:, None] * np.arange(_POINTS, dtype=np.uint64)
-    weights = np.repeat(np.array(rows, np.float64) / _POINTS, _POINTS)
-    return Histogram(codes.reshape(-1), weights, 0.0, "the files' footers")
+    codes: Codes = least[:, None] + step[:, None] * np.arange(_POINTS, dtype=np.uint64)
+    return codes.reshape(-1)
 
 
 def _some(scan: PlainScan, *, seed: int) -> list[Split]:

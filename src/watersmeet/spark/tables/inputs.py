@@ -158,12 +158,13 @@ class Inputs:
                 if orders is not None:
                     self.key_order = key.left
                     return dict(zip(Side, orders, strict=True))
-            for band in self._plan.bands:
-                orders = order_by_key(
-                    code_ranges(left, Side.LEFT, band), reached(right, band), seed=seed
-                )
+            for placing in self._plan.placings:
+                known = code_ranges(left, Side.LEFT, placing)
+                starts = [None if each is None else each[0] for each in known]
+                orders = order_by_key(starts, reached(right, Side.RIGHT, placing), seed=seed)
                 if orders is not None:
-                    self.key_order = self._plan.schemas[Side.LEFT].names[band.columns[Side.LEFT]]
+                    place = placing.columns(Side.LEFT)[0]
+                    self.key_order = self._plan.schemas[Side.LEFT].names[place]
                     return dict(zip(Side, orders, strict=True))
         return {
             input: random_order(len(relation.row_groups), seed=seed + input)

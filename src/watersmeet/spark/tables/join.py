@@ -18,8 +18,9 @@ from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.columns import check_names, result_columns
 from watersmeet.spark.frames import check_dataframe, estimated_rows, parse_instances
 from watersmeet.spark.keys import OnSpark
+from watersmeet.spark.placing import placing_of
 from watersmeet.spark.question import settled
-from watersmeet.spark.routing import band_of, check_owner
+from watersmeet.spark.routing import check_owner
 from watersmeet.spark.scans.relation import open_relation
 from watersmeet.spark.storage import RunStorage, check_path
 from watersmeet.spark.tables.files import RunFiles, sweep
@@ -90,7 +91,7 @@ def join(
     if instances is not None:
         instances = parse_instances(instances)
         schema = question.resolve(*schemas)
-        if band_of(schema) is not None:
+        if placing_of(schema) is not None:
             check_owner(schema.how, instances)
     return begin(
         frames,

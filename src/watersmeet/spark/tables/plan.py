@@ -13,12 +13,12 @@ from watersmeet.model import Side
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.question import Question
 from watersmeet.rows.on import name_of
-from watersmeet.rows.predicates import ValuesInBand
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.hypercube import Cube, Dimension, HypercubeRouter, dimensions_of
+from watersmeet.spark.placing import Placing, placing_of, placings_of
 from watersmeet.spark.ranges import RangeRouter, Ranges
-from watersmeet.spark.routing import HashRouter, Router, band_of
+from watersmeet.spark.routing import HashRouter, Router
 from watersmeet.spark.tables.balance import Division
 from watersmeet.store.exchange import ExchangeDir
 from watersmeet.store.shares import MemoryShares
@@ -61,7 +61,7 @@ class Plan:
     storage: ExchangeDir
     spill_dir: str | None
     division: Division | None = None
-    """The ranges of values that instances have in a join on a band alone, once they are chosen."""
+    """The ranges of values that instances have without equal keys, once they are chosen."""
     cube: Cube | None = None
     """How the instances of a join of many tables are divided among its keys."""
 
@@ -85,16 +85,16 @@ class Plan:
     def router(self) -> Router:
         if self.cube is not None:
             return HypercubeRouter(self.cube, self.dimensions)
-        if self.band is None:
+        if self.placing is None:
             return HashRouter.of(self.join, instances=self.instances)
         # Before ranges are chosen, all values are one.
         ranges = Ranges(Side.LEFT) if self.division is None else self.division.ranges
-        return RangeRouter(ranges, self.band)
+        return RangeRouter(ranges, self.placing)
 
     @cached_property
-    def band(self) -> ValuesInBand | None:
-        """The band by which rows are divided among instances; None if equal keys do it."""
-        return None if isinstance(self.question, ManyQuestion) else band_of(self.join)
+    def placing(self) -> Placing | None:
+        """How rows are placed in ranges; None if they are divided by equal keys."""
+        return None if isinstance(self.question, ManyQuestion) else placing_of(self.join)
 
     @cached_property
     def dimensions(self) -> tuple[Dimension, ...]:
@@ -102,8 +102,9 @@ class Plan:
         return tuple(dimensions_of(self.join))
 
     @property
-    def bands(self) -> list[ValuesInBand]:
-        return [each for each in self.join.predicates if isinstance(each, ValuesInBand)]
+    def placings(self) -> list[Placing]:
+        """All ways in which rows can be placed."""
+        return placings_of(self.join)
 
     @property
     def bundles(self) -> list[range]:
@@ -181,7 +182,7 @@ class Plan:
         return {name: value for name, value in vars(self).items() if name not in _DERIVED}
 
 
-_DERIVED = ("join", "router", "band", "dimensions")
+_DERIVED = ("join", "router", "placing", "dimensions")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Gives the instances of a join on a band alone their ranges of values."""
+"""Gives the instances of a join without equal keys their ranges of values."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from watersmeet.model import JoinType, Side
-from watersmeet.rows.predicates import ValuesInBand
+from watersmeet.spark.placing import Placing
 from watersmeet.spark.routing import owner_of
 from watersmeet.spark.scans.relation import PlainScan
 from watersmeet.spark.tables.balance import Division, Histograms, divide
@@ -31,14 +31,14 @@ def ranged(
 ) -> Plan:
     """The plan with ranges, and with as many instances as rows and their copies need. `seen` is
     what was seen of rows while they were staged."""
-    assert plan.band is not None
+    assert plan.placing is not None
     sides = dict(zip(Side, relations, strict=True))
     scans = {side: each for side, each in sides.items() if isinstance(each, PlainScan)}
     found = histograms(
-        spark, scans, plan.band, at_once=plan.slots.tasks, query=plan.query, seed=seed
+        spark, scans, plan.placing, at_once=plan.slots.tasks, query=plan.query, seed=seed
     )
     both = {**found, **seen}
-    division = _division((both[Side.LEFT], both[Side.RIGHT]), plan.band, sizes, plan=plan)
+    division = _division((both[Side.LEFT], both[Side.RIGHT]), plan.placing, sizes, plan=plan)
     fitted = plan.fitted(sizes.times(division.replication))
     return replace(
         plan,
@@ -48,15 +48,15 @@ def ranged(
     )
 
 
-def _division(known: Histograms, band: ValuesInBand, sizes: Sizes, *, plan: Plan) -> Division:
+def _division(known: Histograms, placing: Placing, sizes: Sizes, *, plan: Plan) -> Division:
     owner = owner_of(plan.join.how)
     if owner is None:
-        return divide(known, band, owners=(Side.LEFT,), instances=1)
+        return divide(known, placing, owners=(Side.LEFT,), instances=1)
     # Of an inner join, either side may be copied.
     owners = tuple(Side) if plan.join.how is JoinType.INNER else (owner,)
 
     def among(instances: int) -> Division:
-        return divide(known, band, owners=owners, instances=instances)
+        return divide(known, placing, owners=owners, instances=instances)
 
     count = plan.fitted(sizes).instances
     division = among(count)

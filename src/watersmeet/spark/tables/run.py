@@ -268,7 +268,7 @@ class JoinRun:
         """Let Spark compute and count the sides that need it; then choose instances and waves."""
         files, seen = staged(self._relations, self._plan)
         sizes = sizes_of(self._relations, files)
-        if self._plan.band is not None:
+        if self._plan.placing is not None:
             self._plan = ranged(
                 self._spark, self._relations, sizes, plan=self._plan, seen=seen, seed=self._seed
             )

@@ -39,14 +39,11 @@ def stage(batches: Iterator[pa.RecordBatch], input: int, plan: Plan) -> Iterator
     """Write the rows of one partition of any DataFrame, in several files, because waves consist of
     whole files."""
     stem = f"input{input}-staged"
-    schema, band = plan.schemas[input], plan.band
+    schema, placing = plan.schemas[input], plan.placing
     # Spark's batches have only some 10,000 rows.
     for block in rebatched((batch.cast(schema) for batch in batches), plan.block_rows):
         written = plan.storage.write_sections(stem, routed(iter([block]), input, plan)).describe()
-        seen = {}
-        if band is not None:
-            seen = noted(Side(input), block.column(band.columns[input]), band)
-        yield written | seen
+        yield written if placing is None else written | noted(Side(input), block, placing)
 
 
 def routed(

@@ -43,7 +43,7 @@ def staged(
             )
             files = map(Sections.from_description, records)
             found[input] = sorted(files, key=lambda file: file.name)
-            if plan.band is not None:
+            if plan.placing is not None:
                 seen[Side(input)] = Histogram.of(records, source="a look at every staged block")
     return found, seen
 
@@ -63,7 +63,7 @@ def sizes_of(relations: Sequence[Relation], files: Staged) -> Sizes:
 
 def divided(spark: SparkSession, files: Staged, sizes: Sizes, *, plan: Plan) -> tuple[Plan, Staged]:
     """The plan for tables of these sizes, and the files divided among its instances."""
-    if plan.band is not None:  # Its instances have been chosen, and no rows divided yet.
+    if plan.placing is not None:  # Its instances have been chosen, and no rows divided yet.
         if plan.instances == 1:
             return plan, dict(files)
         return plan, {input: _again(spark, input, files[input], plan=plan) for input in files}
