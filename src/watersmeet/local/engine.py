@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from copy import copy
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Self, TypeVar
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from watersmeet.aggregates.partials.gathering import Gathering, Piece, make_key_
 from watersmeet.aggregates.partials.key_sums import KeySums
 from watersmeet.aggregates.partials.summing import Summing
 from watersmeet.aggregates.partials.totals import BlockTotals
+from watersmeet.aggregates.sampling.engine import shares
 from watersmeet.aggregates.sampling.looks import Look
 from watersmeet.aggregates.sampling.plan import ReadPlan, Table
 from watersmeet.aggregates.sampling.ripple import (
@@ -174,11 +175,13 @@ class ThreadEngine(_Threads):
         self._cancelled.clear()
         if self._plan.needs is None and self._complete is None:
             self._complete = self._read_all()
-        shares = self._shares(look.blocks[self._plan.sampled])
         entries = 0 if self._complete is None else self._complete.nbytes
         most = self._allowance.groups(entries)
         summing = Summing(self._question, most=most, apart=not look.last)
-        self._map(lambda share: self._share(share, summing, sketched=not look.last), shares)
+        self._map(
+            lambda share: self._share(share, summing, sketched=not look.last),
+            self._shares(look.blocks[self._plan.sampled]),
+        )
         return summing.totals()
 
     def narrowed(self, question: ResolvedQuestion) -> Self:
@@ -187,16 +190,14 @@ class ThreadEngine(_Threads):
         engine._meeting = BlockAggregator(question, sampled=self._plan.sampled)
         return engine
 
-    def _shares(self, blocks: Sequence[int]) -> list[list[int]]:
+    def _shares(self, blocks: Sequence[int]) -> list[tuple[int, ...]]:
         """Blocks for one thread after the other: those that need the same rows, side by side."""
         table, sizes = self._tables[self._plan.sampled], self._blocks[self._plan.sampled]
         if self._plan.needs is not None:
             ordered = sorted(blocks, key=lambda block: (sizes[block].keys, block))
         else:
             ordered = sorted(blocks, key=lambda block: (table.bundle(block), block))
-        count = min(len(ordered), 4 * self._threads)
-        ends = [len(ordered) * part // max(count, 1) for part in range(count + 1)]
-        return [ordered[a:b] for a, b in pairwise(ends)]
+        return shares(ordered, 4 * self._threads)
 
     def _share(self, blocks: Sequence[int], summing: Summing, *, sketched: bool) -> None:
         sampled = self._plan.sampled

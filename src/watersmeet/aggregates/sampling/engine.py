@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Protocol, Self
 
 from watersmeet.aggregates.ask.question import ResolvedQuestion
@@ -51,3 +53,14 @@ class Engines(Protocol):
     def one_side(self, plan: ReadPlan) -> OneSideEngine: ...
 
     def both_sides(self, plan: ReadPlan) -> BothSidesEngine: ...
+
+
+def shares(blocks: Sequence[int], count: int) -> list[tuple[int, ...]]:
+    """Blocks in at most so many parts, neighbours together.
+
+    >>> shares([3, 1, 4, 1, 5], 2), shares([7], 4)
+    ([(3, 1), (4, 1, 5)], [(7,)])
+    """
+    count = min(len(blocks), count)
+    ends = [len(blocks) * part // max(count, 1) for part in range(count + 1)]
+    return [tuple(blocks[start:stop]) for start, stop in pairwise(ends)]

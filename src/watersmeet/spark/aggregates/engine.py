@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Self
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from watersmeet.aggregates.allowance import Allowance, SideTooLarge
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.partials.gathering import key_sum_bytes
 from watersmeet.aggregates.partials.totals import BlockTotals
+from watersmeet.aggregates.sampling.engine import shares
 from watersmeet.aggregates.sampling.looks import Look
 from watersmeet.aggregates.sampling.plan import ReadPlan, Table
 from watersmeet.aggregates.sampling.ripple import Rectangle, RippleWork, Scanned, partitions_for
@@ -106,12 +107,22 @@ class ClusterEngine(_Jobs):
         if not self._work.other.is_there:
             self._stage()
         self._looks += 1
-        source = self._sources[self._plan.sampled]
-        blocks = look.blocks[self._plan.sampled]
+        source, blocks = self._sources[self._plan.sampled], look.blocks[self._plan.sampled]
         if isinstance(source, PlainBlocks):
-            found = self._read(source, blocks, last=look.last)
+            work, last = self._work, look.last
+            found = run_tasks(
+                self._spark,
+                self._shares(blocks),
+                lambda share: read_blocks(share, work, source, last=last),
+                at_once=self._slots.tasks,
+                query=self._query,
+                what=f"look {self._looks}",
+            )
         else:
-            found = self._compute(source, blocks)
+            word = self._plan.sampled.name.lower()
+            found = self._partitions_of(source).run(
+                blocks, what=f"look {self._looks}, rows of the {word} side"
+            )
         return list(chain.from_iterable(found))
 
     def narrowed(self, question: ResolvedQuestion) -> Self:
@@ -121,25 +132,13 @@ class ClusterEngine(_Jobs):
         engine._work = replace(self._work, question=question)
         return engine
 
-    def _read(
-        self, plain: PlainBlocks, blocks: Iterable[int], *, last: bool
-    ) -> list[list[BlockTotals]]:
-        work = self._work
-        # In the order of their keys, so that neighbours need the same rows of the other side.
+    def _shares(self, blocks: Sequence[int]) -> list[tuple[int, ...]]:
+        """In the order of their keys, so that neighbours need the same rows of the other side."""
         sizes = self._tables[self._plan.sampled].blocks
         ordered = sorted(blocks, key=lambda block: (sizes[block].keys or (0, 0), block))
-        count = min(len(ordered), _TASKS_EACH * self._slots.tasks)
-        ends = [len(ordered) * part // max(count, 1) for part in range(count + 1)]
-        return run_tasks(
-            self._spark,
-            [tuple(ordered[start:stop]) for start, stop in pairwise(ends)],
-            lambda share: read_blocks(share, work, plain, last=last),
-            at_once=self._slots.tasks,
-            query=self._query,
-            what=f"look {self._looks}",
-        )
+        return shares(ordered, _TASKS_EACH * self._slots.tasks)
 
-    def _compute(self, source: PartitionBlocks, blocks: Iterable[int]) -> list[list[BlockTotals]]:
+    def _partitions_of(self, source: PartitionBlocks) -> Partitions[list[BlockTotals]]:
         if self._partitions is None:
             work = self._work
             self._partitions = Partitions(
@@ -148,10 +147,7 @@ class ClusterEngine(_Jobs):
                 query=self._query,
                 what="what comes before the sampled side",
             )
-        word = self._plan.sampled.name.lower()
-        return self._partitions.run(
-            list(blocks), what=f"look {self._looks}, rows of the {word} side"
-        )
+        return self._partitions
 
     def _stage(self) -> None:
         """Bring the other side, which is no plain scan, into the run's storage."""
