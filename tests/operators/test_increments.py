@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
 
 import pyarrow as pa
 import pytest
@@ -82,8 +81,7 @@ class SavedJoin:
     def save(self, area: StateArea) -> Manifest:
         return self._manifest
 
-    @classmethod
-    def restore(cls, area: StateArea, manifest: Manifest, **settings: Any) -> Self:
+    def load(self, area: StateArea, manifest: Manifest) -> None:
         raise AssertionError("a `SavedMember` restores it")
 
     def close(self) -> None:

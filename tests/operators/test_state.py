@@ -63,7 +63,13 @@ def restored(
         "clock": lambda: 0.0,
         "tuning": TUNING,
     }
-    return ProgressiveJoin.restore(area, json.loads(json.dumps(manifest)), **settings | changes)
+    join = ProgressiveJoin(**settings | changes)
+    try:
+        join.load(area, json.loads(json.dumps(manifest)))
+    except BaseException:
+        join.close()
+        raise
+    return join
 
 
 @pytest.mark.parametrize("name", ["rpj", "xjoin", "hmj", "pmj"])
@@ -100,14 +106,10 @@ def test_a_join_restored_twice_from_one_manifest_shares_nothing(tmp_path: Path) 
     manifest = join.save(area)
     as_text = json.dumps(manifest)
     settings: dict[str, Any] = {"schema": SCHEMA, "algorithm": PROGRESSIVE["rpj"], "tuning": TUNING}
-    other = ProgressiveJoin.restore(
-        area,
-        manifest,  # as it is, without a detour through text
-        memory=MemoryAccount(2**20),
-        spill=SpillArea(tmp_path),
-        clock=lambda: 0.0,
-        **settings,
+    other = ProgressiveJoin(
+        memory=MemoryAccount(2**20), spill=SpillArea(tmp_path), clock=lambda: 0.0, **settings
     )
+    other.load(area, manifest)  # As it is, without a detour through text.
     rest(other)
     assert json.dumps(manifest) == as_text
     for each in (join, other, area):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, Self
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -36,6 +36,9 @@ class JoinOperator(Protocol):
         save(area)          between calls; the operator can go on, or be restored elsewhere. What
                             an earlier save has put there is not put again, so all saves of an
                             operator, and of those restored from it, go to the same area
+        load(area, manifest)
+                            instead of all that comes before: fill a new operator with what another
+                            of the same join has saved
         close()             at any time, more than once; frees memory and spilled files
 
     Every generator must be drained before the next call. Over a run each result row is
@@ -74,7 +77,6 @@ class JoinOperator(Protocol):
 
     def save(self, area: StateArea) -> Manifest: ...
 
-    @classmethod
-    def restore(cls, area: StateArea, manifest: Manifest, **settings: Any) -> Self: ...
+    def load(self, area: StateArea, manifest: Manifest) -> None: ...
 
     def close(self) -> None: ...

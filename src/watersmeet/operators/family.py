@@ -51,14 +51,13 @@ class Published(Protocol):
 class Mechanism:
     """One operator class and the algorithms that are settings of it.
 
-    `operator` is made with (schema, algorithm, memory=, spill=, clock=, tuning=), and restored
-    with (area, manifest) and the same. `purges` says whether promises (`punctuate`) let it forget
-    rows, or are ignored. A new mechanism is a row in `MECHANISMS`.
+    `operator` is made with (schema, algorithm, memory=, spill=, clock=, tuning=). `purges` says
+    whether promises (`punctuate`) let it forget rows, or are ignored. A new mechanism is a row in
+    `MECHANISMS`.
     """
 
     name: str
     operator: Callable[..., JoinOperator]
-    restore: Callable[..., JoinOperator]
     algorithms: Mapping[str, Published]
     most_inputs: int = 2
     takes_bands: bool = False
@@ -73,13 +72,12 @@ class Mechanism:
 
 
 MECHANISMS = (
-    Mechanism("progressive", ProgressiveJoin, ProgressiveJoin.restore, PROGRESSIVE, purges=True),
-    Mechanism("rectangle", RectangleJoin, RectangleJoin.restore, RECTANGLE),
-    Mechanism("regions", RegionJoin, RegionJoin.restore, REGIONS, takes_bands=True),
+    Mechanism("progressive", ProgressiveJoin, PROGRESSIVE, purges=True),
+    Mechanism("rectangle", RectangleJoin, RECTANGLE),
+    Mechanism("regions", RegionJoin, REGIONS, takes_bands=True),
     Mechanism(
         "tree",
         TreeJoin,
-        TreeJoin.restore,
         TREE,
         most_inputs=MOST_INPUTS,
         takes_bands=True,
@@ -89,7 +87,6 @@ MECHANISMS = (
     Mechanism(
         "reference",
         ReferenceJoin,
-        ReferenceJoin.restore,
         REFERENCE,
         most_inputs=MOST_INPUTS,
         takes_bands=True,
@@ -157,16 +154,13 @@ def restore_operator(
     tuning: Tuning | None = None,
 ) -> JoinOperator:
     """An operator for the named algorithm, restored from a state that was saved in an area."""
-    return find_mechanism(name).restore(
-        area,
-        manifest,
-        schema=schema,
-        algorithm=find_algorithm(name),
-        memory=memory,
-        spill=spill,
-        clock=clock,
-        tuning=tuning,
-    )
+    join = make_operator(name, schema, memory=memory, spill=spill, clock=clock, tuning=tuning)
+    try:
+        join.load(area, manifest)
+    except BaseException:
+        join.close()
+        raise
+    return join
 
 
 def check_predicates(name: str, schema: JoinSchema) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
@@ -176,15 +176,8 @@ class ProgressiveJoin:
     def save(self, area: StateArea) -> Manifest:
         return state.save(self, self._saved, area)
 
-    @classmethod
-    def restore(cls, area: StateArea, manifest: Manifest, **settings: Any) -> Self:
-        join = cls(**settings)
-        try:
-            state.load(join, join._saved, area, manifest)
-        except BaseException:
-            join.close()
-            raise
-        return join
+    def load(self, area: StateArea, manifest: Manifest) -> None:
+        state.load(self, self._saved, area, manifest)
 
     def close(self) -> None:
         self.reactive.abandon()

@@ -12,7 +12,7 @@ phase 3   after both inputs have ended: all pairs that have not met, partition b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -160,16 +160,9 @@ class RectangleJoin:
     def save(self, area: StateArea) -> Manifest:
         return state.save(self.workspace, self._saved, area) | {"remapped": self._remapped}
 
-    @classmethod
-    def restore(cls, area: StateArea, manifest: Manifest, **settings: Any) -> Self:
-        join = cls(**settings)
-        try:
-            state.load(join.workspace, join._saved, area, manifest)
-            join._remapped = manifest["remapped"]
-        except BaseException:
-            join.close()
-            raise
-        return join
+    def load(self, area: StateArea, manifest: Manifest) -> None:
+        state.load(self.workspace, self._saved, area, manifest)
+        self._remapped = manifest["remapped"]
 
     def close(self) -> None:
         self.workspace.close()

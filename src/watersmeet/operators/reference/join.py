@@ -8,7 +8,6 @@ what a mechanism consists of.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -152,20 +151,13 @@ class ReferenceJoin:
             **save_counters(self.metrics),
         }
 
-    @classmethod
-    def restore(cls, area: StateArea, manifest: Manifest, **settings: Any) -> Self:
-        join = cls(**settings)
-        try:
-            check(manifest, parameters(join._algorithm.name, join._schema, partitions=1))
-            join._promises = Promises.load(manifest["promises"])
-            for kept, saved in zip(join._kept, manifest["kept"], strict=True):
-                join._load(kept, saved, area)
-            load_counters(join.metrics, manifest)
-            join._report_memory()
-        except BaseException:
-            join.close()
-            raise
-        return join
+    def load(self, area: StateArea, manifest: Manifest) -> None:
+        check(manifest, parameters(self._algorithm.name, self._schema, partitions=1))
+        self._promises = Promises.load(manifest["promises"])
+        for kept, saved in zip(self._kept, manifest["kept"], strict=True):
+            self._read(kept, saved, area)
+        load_counters(self.metrics, manifest)
+        self._report_memory()
 
     def close(self) -> None:
         self._spill.close()
@@ -308,7 +300,7 @@ class ReferenceJoin:
             kept.keep(~dead)
             self.metrics.rows_purged += int(dead.sum())
 
-    def _load(self, kept: KeptRows, saved: Manifest, area: StateArea) -> None:
+    def _read(self, kept: KeptRows, saved: Manifest, area: StateArea) -> None:
         for file in saved["saved"]:
             path = self._spill.path / f"state-{file['name']}"
             area.get(file["name"], path)

@@ -8,7 +8,7 @@ clean-up    after both inputs have ended: the same loop, with the rows in memory
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -200,15 +200,8 @@ class RegionJoin:
     def save(self, area: StateArea) -> Manifest:
         return state.save(self, self._saved, area)
 
-    @classmethod
-    def restore(cls, area: StateArea, manifest: Manifest, **settings: Any) -> Self:
-        join = cls(**settings)
-        try:
-            state.load(join, join._saved, area, manifest)
-        except BaseException:
-            join.close()
-            raise
-        return join
+    def load(self, area: StateArea, manifest: Manifest) -> None:
+        state.load(self, self._saved, area, manifest)
 
     def close(self) -> None:
         self.workspace.close()
