@@ -78,11 +78,11 @@ def check(asked: Asked, kind: str, how: str, memory: str, *, beside: bool) -> No
     with wm.local.join(left, right, on=on, how=how, memory=memory) as run:
         rows = found(run)
     assert rows == expected(left, right, sql, how)
-    assert rows.total() > 100
+    assert rows.total() > (30 if how == "anti" else 100)
     assert (run.metrics.rows_spilled > 0) == (memory == SPILLING)
 
 
-# Each type, question, join type and memory; the slow test has all of them with each other.
+# Each type, question, join type and memory; the slow test has all types with all join types.
 SOME = [
     ("int64", "between", "inner", SPILLING, False),
     ("int64", "overlaps", "full", SPILLING, True),
@@ -103,10 +103,10 @@ def test_intervals_are_duckdbs(kind: str, name: str, how: str, memory: str, besi
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_intervals_are_duckdbs(kind: str, how: str) -> None:
-    for asked in ASKED.values():
+    for number, asked in enumerate(ASKED.values()):
         for beside in (False, True):
-            for memory in ("256MB", SPILLING):
-                check(asked, kind, how, memory, beside=beside)
+            memory = SPILLING if (number % 2 == 0) == beside else "256MB"
+            check(asked, kind, how, memory, beside=beside)
 
 
 @pytest.mark.parametrize("beside", [False, True])
