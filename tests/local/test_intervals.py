@@ -85,8 +85,8 @@ def check(asked: Asked, kind: str, how: str, memory: str, *, beside: bool) -> No
 # Each type, question, join type and memory; the slow test has all types with all join types.
 SOME = [
     ("int64", "between", "inner", SPILLING, False),
-    ("int64", "overlaps", "full", SPILLING, True),
-    ("double", "overlaps", "left", SPILLING, False),
+    ("int64", "overlaps", "full", "256MB", False),
+    ("double", "overlaps", "left", SPILLING, True),
     ("double", "turned, open", "anti", "256MB", True),
     ("decimal", "half open", "semi", SPILLING, False),
     ("date", "overlaps, open", "right", "256MB", False),
