@@ -15,8 +15,8 @@ from watersmeet import errors
 
 __all__ = [
     "StreamLog", "__version__", "aggregate", "avg", "band", "between", "count", "errors", "join",
-    "join_many", "join_streams", "local", "overlaps", "session", "stddev", "stddev_pop",
-    "stream_error", "stream_metrics", "sum", "var_pop", "variance", "within",
+    "join_many", "join_many_streams", "join_streams", "local", "overlaps", "session", "stddev",
+    "stddev_pop", "stream_error", "stream_metrics", "sum", "var_pop", "variance", "within",
 ]  # fmt: skip
 
 # What needs Spark, and the module it comes from.
@@ -25,6 +25,7 @@ _SPARK = {
     "aggregate": "watersmeet.spark.aggregates.aggregate",
     "join": "watersmeet.spark.tables.join",
     "join_many": "watersmeet.spark.tables.many",
+    "join_many_streams": "watersmeet.spark.streams.many",
     "join_streams": "watersmeet.spark.streams.join",
     "session": "watersmeet.spark.session",
     "stream_error": "watersmeet.spark.streams.failure",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from watersmeet.spark.session import session
     from watersmeet.spark.streams.failure import stream_error
     from watersmeet.spark.streams.join import join_streams
+    from watersmeet.spark.streams.many import join_many_streams
     from watersmeet.spark.streams.metrics import StreamLog, stream_metrics
     from watersmeet.spark.tables.join import join
     from watersmeet.spark.tables.many import join_many

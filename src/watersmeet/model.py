@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import IntEnum, StrEnum
 from operator import index
 from typing import Any
@@ -19,6 +20,11 @@ class Side(IntEnum):
     @property
     def other(self) -> Side:
         return Side(1 - self)
+
+
+def inputs_of(count: int) -> Sequence[int]:
+    """The numbers of so many inputs; if there are two, they are sides."""
+    return tuple(Side) if count == 2 else range(count)
 
 
 class JoinType(StrEnum):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
 _WIDTH = 88
 _MB = 2**20
@@ -24,6 +25,15 @@ def paragraph(name: str, text: str, *, indent: int = 11, hanging: int = 0) -> st
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def listed(items: Sequence[str]) -> str:
+    """
+    >>> listed(["5 left", "7 right"]), listed(["a", "b", "c"])
+    ('5 left and 7 right', 'a, b and c')
+    """
+    *others, last = items
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def megabytes(nbytes: float) -> str:

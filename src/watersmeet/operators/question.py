@@ -16,7 +16,7 @@ from watersmeet.operators.family import (
     find_algorithm,
 )
 from watersmeet.rows.condition import ConditionLike
-from watersmeet.rows.on import On, check_name, key_names, near_of
+from watersmeet.rows.on import On, check_name, key_names, name_of, near_of
 from watersmeet.rows.schema import JoinSchema
 
 # What `auto` is for equal keys, and for bands and intervals.
@@ -33,6 +33,11 @@ class Question:
     auto: bool
     condition: ConditionLike | None
     suffixes: tuple[str, str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the inputs are called."""
+        return tuple(name_of(side) for side in Side)
 
     @classmethod
     def parse(

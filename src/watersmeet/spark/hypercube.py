@@ -1,8 +1,8 @@
-"""Routes the rows of many tables: every combination of rows meets in exactly one instance.
+"""Routes the rows of many inputs: every combination of rows meets in exactly one instance.
 
 Instances are the cells of a cube with one dimension for each group of columns that must be equal
 (Afrati and Ullman, EDBT 2010: "Optimizing joins in a map-reduce environment"). A row's key in a
-dimension gives its place there; a table that has no column in a dimension sends its rows to all
+dimension gives its place there; an input that has no column in a dimension sends its rows to all
 places of it. So the rows of a result, which have the same keys, are together in the one cell that
 their keys name.
 """
@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
+from operator import or_
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +25,18 @@ from watersmeet.model import Side
 from watersmeet.rows.predicates import EqualKeys
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.rows.types import padding_of
-from watersmeet.spark.routing import Grouped, SparkHashes, key_field
+from watersmeet.spark.routing import (
+    Grouped,
+    SparkHashes,
+    compared_columns,
+    hash_of,
+    instance_by,
+    key_field,
+    simple_columns,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
 
 
 @dataclass(frozen=True)
@@ -112,6 +126,14 @@ def _factorisations(number: int, count: int) -> Iterator[tuple[int, ...]]:
 class HypercubeRouter:
     cube: Cube
     dimensions: tuple[Dimension, ...]
+    others: tuple[pa.Schema, ...] = ()
+    """By input, the columns by which Spark spreads rows with a null in a key."""
+
+    @classmethod
+    def of(cls, join: JoinSchema, cube: Cube) -> HypercubeRouter:
+        """The router of a join, for frames that have the columns of its inputs."""
+        others = tuple(simple_columns(schema) for schema in join.inputs)
+        return cls(cube, tuple(dimensions_of(join)), others)
 
     @property
     def instances(self) -> int:
@@ -138,6 +160,38 @@ class HypercubeRouter:
         order, starts = spark_hash.group_by_instance(instances, self.instances)
         found: NDArray[np.int64] = rows[order // len(offsets)]
         return found, starts
+
+    @property
+    def rule(self) -> str | None:
+        shares = (
+            f"{dimension} in {share}"
+            for share, dimension in zip(self.cube.shares, self.dimensions, strict=True)
+        )
+        return f"cells of a cube: {', '.join(shares) or 'one'}"
+
+    def is_copied(self, input: int) -> bool:
+        return self.cube.copies(input, self.dimensions) > 1
+
+    def column(self, input: int, dataframe: DataFrame) -> Column:
+        """As `group`, but a row with a null in a key goes to any one instance: it may be the word
+        that its stream has ended, and rows are not dropped before they are counted."""
+        from pyspark.sql import functions as sf
+
+        cell, lost, offsets = sf.lit(0), sf.lit(False), [0]
+        stride = 1
+        for share, dimension in zip(self.cube.shares, self.dimensions, strict=True):
+            if input in dimension.keys:
+                keys = compared_columns(dataframe, dimension.keys[input])
+                lost = reduce(or_, (key.isNull() for key in keys), lost)
+                cell = cell + instance_by(sf.xxhash64(*keys), share) * stride
+            else:
+                offsets = [offset + place * stride for offset in offsets for place in range(share)]
+            stride *= share
+        anywhere = instance_by(hash_of(dataframe, self.others[input]), self.instances)
+        if not self.is_copied(input):
+            return sf.when(lost, anywhere).otherwise(cell)
+        cells = sf.array(*(cell + offset for offset in offsets))
+        return sf.when(lost, sf.array(anywhere)).otherwise(cells)
 
 
 def _hashed(batch: pa.RecordBatch, keys: pa.Schema) -> SparkHashes:

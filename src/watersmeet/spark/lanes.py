@@ -61,16 +61,16 @@ class LaneRouter:
         return cls(instances, owner_of(join.how) or Side.LEFT, (left, right), band, others)
 
     @property
-    def rule(self) -> str:
-        """What a state must have been made by: rows have to go where their partners went."""
+    def rule(self) -> str | None:
         return f"{self.owner.name.lower()} rows by lanes of {_BANDS_A_LANE} bands"
 
-    def is_copied(self, side: Side) -> bool:
-        return side is not self.owner
+    def is_copied(self, input: int) -> bool:
+        return input != self.owner
 
-    def column(self, side: Side, dataframe: DataFrame) -> Column:
+    def column(self, input: int, dataframe: DataFrame) -> Column:
         from pyspark.sql import functions as sf
 
+        side = Side(input)
         value = self._value(dataframe[quoted(self.names[side])])
         anywhere = instance_by(hash_of(dataframe, self.others[side]), self.instances)
         infinite = sf.abs(value) == float("inf")
@@ -157,10 +157,10 @@ class OneInstance:
 
     rule: str = "one instance"
 
-    def is_copied(self, side: Side) -> bool:
+    def is_copied(self, input: int) -> bool:
         return False
 
-    def column(self, side: Side, dataframe: DataFrame) -> Column:
+    def column(self, input: int, dataframe: DataFrame) -> Column:
         from pyspark.sql import functions as sf
 
         return sf.lit(0)

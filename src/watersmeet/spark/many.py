@@ -1,17 +1,45 @@
-"""Settles a join of many DataFrames with Spark: names of columns, and how they are compared."""
+"""Asks and settles a join of many DataFrames: names of columns, and how Spark compares them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
+from watersmeet.errors import InvalidArgument
+from watersmeet.expressions.condition import SqlCondition
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.rows.bands import Band
+from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import Equal, KeyNames
 from watersmeet.spark.keys import column_name, compared
+
+OnMany = str | tuple[str, str] | Band | Sequence[str | tuple[str, str] | Band]
+"""What relations are joined on."""
+
+
+def asked_many(
+    names: Sequence[Any],
+    on: OnMany,
+    *,
+    algorithm: str,
+    condition: ConditionLike | Column | str | None,
+) -> ManyQuestion:
+    """The question of a join of named DataFrames, checked as far as possible without them."""
+    if isinstance(condition, Column):
+        raise InvalidArgument(
+            "condition is a Column, and columns of the result have no DataFrame yet.",
+            remedy='Give it as text over the columns of the result, as in "price < limit".',
+        )
+    return ManyQuestion.parse(
+        names,
+        on,
+        algorithm=algorithm,
+        condition=SqlCondition(condition) if isinstance(condition, str) else condition,
+    )
 
 
 def settled_many(

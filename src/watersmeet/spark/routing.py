@@ -56,12 +56,18 @@ class Router(Protocol):
 class StreamRouter(Protocol):
     """The same for rows that Spark moves."""
 
-    def column(self, side: Side, dataframe: DataFrame) -> Column:
+    @property
+    def rule(self) -> str | None:
+        """What a state must have been made by, if there is more than one rule: rows have to go
+        where their partners went."""
+        ...
+
+    def column(self, input: int, dataframe: DataFrame) -> Column:
         """The instance of a row, an int; or all its instances, an array, for `explode`."""
         ...
 
-    def is_copied(self, side: Side) -> bool:
-        """Whether rows of a side may go to several instances, and `column` is an array."""
+    def is_copied(self, input: int) -> bool:
+        """Whether rows of an input may go to several instances, and `column` is an array."""
         ...
 
 
@@ -121,7 +127,11 @@ class HashRouter:
         assigned: Instances = spark_hash.instance_of(hashed.values, self.instances)
         return assigned
 
-    def is_copied(self, side: Side) -> bool:
+    @property
+    def rule(self) -> str | None:
+        return None
+
+    def is_copied(self, input: int) -> bool:
         return False
 
     def group(self, input: int, batch: pa.RecordBatch) -> Grouped:
@@ -129,17 +139,12 @@ class HashRouter:
         grouped: Grouped = spark_hash.group_by_instance(assigned, self.instances)
         return grouped
 
-    def column(self, side: Side, dataframe: DataFrame) -> Column:
+    def column(self, input: int, dataframe: DataFrame) -> Column:
         from pyspark.sql import functions
-        from pyspark.sql.pandas.types import from_arrow_type
 
-        keys = []
-        for key in self.keys[side]:
-            column = dataframe[quoted(key.name)].cast(from_arrow_type(key.type))
-            length = padding_of(key)
-            keys.append(functions.rpad(column, length, " ") if length else column)
+        keys = compared_columns(dataframe, self.keys[input])
         lost = reduce(or_, (key.isNull() for key in keys))
-        spread = hash_of(dataframe, self.others[side])
+        spread = hash_of(dataframe, self.others[input])
         hashed = functions.when(lost, spread).otherwise(functions.xxhash64(*keys))
         return instance_by(hashed, self.instances)
 
@@ -150,6 +155,19 @@ class HashRouter:
         for column in self.others[side]:
             hashed.add(batch.column(column.name).take(pa.array(rows)), column.type)
         return hashed.values
+
+
+def compared_columns(dataframe: DataFrame, keys: pa.Schema) -> list[Column]:
+    """Key columns of a DataFrame in the types in which they are compared."""
+    from pyspark.sql import functions
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    found = []
+    for key in keys:
+        column = dataframe[quoted(key.name)].cast(from_arrow_type(key.type))
+        length = padding_of(key)
+        found.append(functions.rpad(column, length, " ") if length else column)
+    return found
 
 
 def hash_of(dataframe: DataFrame, columns: pa.Schema) -> Column:

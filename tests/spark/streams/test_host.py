@@ -23,7 +23,7 @@ from watersmeet.spark.streams.host import run_batch
 from watersmeet.spark.streams.metrics import stream_metrics
 from watersmeet.spark.streams.plan import StreamPlan, Task
 from watersmeet.spark.streams.state import InstanceState, StateDirectory
-from watersmeet.spark.streams.wire import ENDS, SETTLE, Wire
+from watersmeet.spark.streams.wire import Tags, Wire
 
 LEFT = StructType([StructField("k", LongType()), StructField("a", StringType())])
 RIGHT = StructType([StructField("b", StringType()), StructField("k", LongType())])
@@ -32,6 +32,7 @@ SCHEMAS = (
     pa.schema({"b": pa.string(), "k": pa.int64()}),
 )
 WIRE = Wire.of(LEFT, RIGHT)
+ENDS, SETTLE = Tags(2).end(0), Tags(2).settle
 Rows = Counter[tuple[Any, ...]]
 
 

@@ -13,7 +13,7 @@ from tests.spark.streams.running import LEFT, RIGHT, Streams
 from watersmeet.spark.streams.metrics import stream_metrics
 from watersmeet.spark.streams.state import StateDirectory
 from watersmeet.spark.streams.ticks import TickPlan, TickReader
-from watersmeet.spark.streams.wire import SETTLE, split_tags
+from watersmeet.spark.streams.wire import Tags
 
 pytestmark = pytest.mark.spark
 
@@ -52,8 +52,11 @@ def wait_until_quiet(query: StreamingQuery, streams: Streams) -> None:
             return
 
 
+NAMES = ("left", "right")
+
+
 def reader(directory: Path, interval: float | None = 0.5) -> TickReader:
-    return TickReader(TickPlan(str(directory), 2, 0.0, interval), width=3)
+    return TickReader(TickPlan(str(directory), 2, 0.0, interval, NAMES), width=3)
 
 
 DEFAULT, ALL = ReadMaxRows(2), ReadAllAvailable()
@@ -80,7 +83,7 @@ def test_without_a_debt_there_are_no_ticks(tmp_path: Path) -> None:
 
 
 def test_ticks_wait_as_long_as_the_join_would(tmp_path: Path) -> None:
-    patient = TickReader(TickPlan(str(tmp_path), 2, 1e12, 0.5), width=3)
+    patient = TickReader(TickPlan(str(tmp_path), 2, 1e12, 0.5, NAMES), width=3)
     owing(tmp_path)
     assert patient.latestOffset({"tick": 0}, DEFAULT) == {"tick": 0}
 
@@ -117,9 +120,9 @@ def test_the_only_batch_of_the_trigger_once_settles(tmp_path: Path) -> None:
     assert ticks.latestOffset({"tick": 3}, ALL) == {"tick": 4, "settle": True}
     (partition,) = ticks.partitions({"tick": 3}, {"tick": 4, "settle": True})
     rows = list(ticks.read(partition))
-    instances, kinds = split_tags(pa.array([row[0] for row in rows], pa.int32()))
+    instances, kinds = Tags(2).split(pa.array([row[0] for row in rows], pa.int32()))
     assert instances.tolist() == [0, 1]
-    assert set(kinds.tolist()) == {SETTLE}
+    assert set(kinds.tolist()) == {Tags(2).settle}
     assert {row[1:] for row in rows} == {(None, None)}
 
 

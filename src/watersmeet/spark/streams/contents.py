@@ -1,6 +1,6 @@
 """What a micro-batch is made of: enough to know it again, whatever the order of its rows.
 
-For each side the number of rows and the sum of their hashes, and which ends were in it. A sum does
+For each input the number of rows and the sum of their hashes, and which ends were in it. A sum does
 not depend on the order, and a row that comes twice counts twice.
 """
 
@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from watersmeet.kernels import hashing
-from watersmeet.model import Side
-from watersmeet.spark.streams.wire import ENDS
+from watersmeet.spark.streams.wire import Tags
 
 Hashes = NDArray[np.uint64]
 
@@ -26,23 +25,24 @@ _SUMS = 2**64
 class Contents:
     """Counts and sums of what has come so far."""
 
-    def __init__(self) -> None:
-        self.rows = [0, 0]
-        self.sums = [0, 0]
-        self.ends: set[Side] = set()
+    def __init__(self, tags: Tags) -> None:
+        self.rows = [0] * tags.inputs
+        self.sums = [0] * tags.inputs
+        self.ends: set[int] = set()
+        self._tags = tags
 
     def add(self, batch: pa.RecordBatch, kinds: NDArray[np.int32]) -> None:
         """Take in rows as they come on the wire; `kinds` says what each is."""
         hashes = row_hashes(batch.columns[1:], len(batch))
-        for side in Side:
-            mine = hashes if (kinds == side).all() else hashes[kinds == side]
-            self.rows[side] += len(mine)
-            self.sums[side] = (self.sums[side] + int(mine.sum(dtype=np.uint64))) % _SUMS
-            if (kinds == ENDS + side).any():
-                self.ends.add(side)
+        for input in range(self._tags.inputs):
+            mine = hashes if (kinds == input).all() else hashes[kinds == input]
+            self.rows[input] += len(mine)
+            self.sums[input] = (self.sums[input] + int(mine.sum(dtype=np.uint64))) % _SUMS
+            if (kinds == self._tags.end(input)).any():
+                self.ends.add(input)
 
     def describe(self) -> dict[str, Any]:
-        return {"rows": self.rows, "sums": self.sums, "ends": sorted(map(int, self.ends))}
+        return {"rows": self.rows, "sums": self.sums, "ends": sorted(self.ends)}
 
 
 def row_hashes(columns: list[pa.Array], rows: int) -> Hashes:

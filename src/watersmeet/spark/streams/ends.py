@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from pyspark.errors import PySparkException
@@ -11,14 +12,16 @@ from pyspark.sql.types import BooleanType, NullType
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType, Side
+from watersmeet.rows.on import name_of
 from watersmeet.spark.keys import first_line
 
 EndCondition: TypeAlias = "Column | str | None"
 Ends = tuple[EndCondition, EndCondition]
+Marks = tuple[EndCondition, ...]
 
 
-def check_ends(ends: Any, how: JoinType, streams: tuple[DataFrame, DataFrame]) -> Ends:
-    """A condition for each stream, or None; Spark has read each against its stream."""
+def check_ends(ends: Any, how: JoinType, streams: tuple[DataFrame, DataFrame]) -> Marks:
+    """A condition for each of two streams, or None; Spark has read each against its stream."""
     marks: tuple[Any, ...] = (None, None) if ends is None else ends
     if not (isinstance(marks, tuple | list) and len(marks) == 2) or not all(
         mark is None or isinstance(mark, str | Column) for mark in marks
@@ -29,20 +32,44 @@ def check_ends(ends: Any, how: JoinType, streams: tuple[DataFrame, DataFrame]) -
             "that does not end.",
         )
     for side in Side:
-        if marks[side] is not None:
-            _check_condition(marks[side], streams[side], side)
+        what = f"ends[{int(side)}]={str(marks[side])!r}"
+        _check_condition(marks[side], streams[side], what=what, name=name_of(side))
     if how is not JoinType.INNER and any(mark is None for mark in marks):
         raise InvalidArgument(
             f"how={str(how)!r} asks for rows that never find a partner, or counts partners up to "
             "the last, and nobody knows the last row of a stream without end.",
             remedy='Use how="inner", or say with `ends` how each of the two streams ends.',
         )
-    return (marks[0], marks[1])
+    return tuple(marks)
 
 
-def _check_condition(mark: Column | str, stream: DataFrame, side: Side) -> None:
-    what = f"ends[{int(side)}]={str(mark)!r}"
-    columns = f"The columns of the {side.name.lower()} stream are {', '.join(stream.columns)}."
+def check_named_ends(ends: Any, names: Sequence[str], streams: Sequence[DataFrame]) -> Marks:
+    """The same for streams that have names: conditions by name."""
+    marks: Any = {} if ends is None else ends
+    if not isinstance(marks, Mapping) or not all(
+        mark is None or isinstance(mark, str | Column) for mark in marks.values()
+    ):
+        raise InvalidArgument(
+            f"ends={ends!r} is no dict of conditions.",
+            remedy='Give them by the names of streams, as in ends={"orders": "id < 0"}; a stream '
+            "that is left out does not end.",
+        )
+    for name in marks:
+        if name not in names:
+            raise InvalidArgument(
+                f"ends= has {name!r}, which is no stream of the join.",
+                remedy=f"The streams are {', '.join(names)}.",
+            )
+    for name, stream in zip(names, streams, strict=True):
+        mark = marks.get(name)
+        _check_condition(mark, stream, what=f"ends[{name!r}]={str(mark)!r}", name=name)
+    return tuple(marks.get(name) for name in names)
+
+
+def _check_condition(mark: EndCondition, stream: DataFrame, *, what: str, name: str) -> None:
+    if mark is None:
+        return
+    columns = f"The columns of the {name} stream are {', '.join(stream.columns)}."
     try:
         kind = stream.select(sf.expr(mark) if isinstance(mark, str) else mark).schema[0].dataType
     except PySparkException as error:

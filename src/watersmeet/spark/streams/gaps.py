@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from watersmeet.errors import StateError
 from watersmeet.spark.streams.plan import Task
 from watersmeet.spark.streams.state import InstanceState
+from watersmeet.words import listed
 
 _COPY = (
     "Bring back the checkpoint that belongs to this state, or a copy of the state that is as old "
@@ -14,12 +17,18 @@ _ANEW = "To begin anew, use an empty state and a new checkpoint."
 
 
 def rolled_back(
-    task: Task, state: InstanceState, *, before: list[int], now: list[int]
+    task: Task,
+    state: InstanceState,
+    *,
+    before: Sequence[int],
+    now: Sequence[int],
+    names: Sequence[str],
 ) -> StateError:
     """Spark has made another batch of a number that the state has."""
     batch, versions = task.batch, state.versions()
-    others = "as many others" if before == now else f"{now[0]:,} and {now[1]:,}"
-    difference = f"with {before[0]:,} left and {before[1]:,} right rows, and now has {others}"
+    others = "as many others" if before == now else listed([f"{rows:,}" for rows in now])
+    were = listed([f"{rows:,} {name}" for rows, name in zip(before, names, strict=True)])
+    difference = f"with {were} rows, and now has {others}"
     back = ""
     if batch == 0:
         back = ", which is an empty one"

@@ -61,7 +61,9 @@ def run_batch(plan: StreamPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[p
         task = Task.current()
         if task.instance >= plan.instances:
             raise task.moved()
-        identity = Identity.of(plan.join, plan.question, instances=plan.instances, query=task.query)
+        identity = Identity.of(
+            plan.join, plan.question, instances=plan.instances, cube=plan.cube, query=task.query
+        )
         state = plan.state.instance(task.instance)
         done = state.read(task.batch)
         if done is None:
@@ -69,7 +71,7 @@ def run_batch(plan: StreamPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[p
         else:
             identity.check(done)
             _check_again(task, done, state)
-            _check_contents(task, done, state, batches)
+            _check_contents(plan, task, done, state=state, batches=batches)
         yield from emit(done, state, plan.join.output)
 
 
@@ -86,7 +88,12 @@ def _check_again(task: Task, done: Manifest, state: InstanceState) -> None:
 
 
 def _check_contents(
-    task: Task, done: Manifest, state: InstanceState, batches: Iterator[pa.RecordBatch]
+    plan: StreamPlan,
+    task: Task,
+    done: Manifest,
+    *,
+    state: InstanceState,
+    batches: Iterator[pa.RecordBatch],
 ) -> None:
     """Read a batch that is there already, and see that it is the same one.
 
@@ -94,13 +101,14 @@ def _check_contents(
     makes other batches of the same numbers.
     """
     same_run = done["attempt"].split(" ")[0] == task.run
-    contents = Contents()
+    contents = Contents(plan.wire.tags)
     for batch in batches:
-        kinds = check_instance(batch, task)
+        kinds = check_instance(batch, plan.wire.tags, task)
         if not same_run:
             contents.add(batch, kinds)
     if not same_run and contents.describe() != done["contents"]:
-        raise rolled_back(task, state, before=done["contents"]["rows"], now=contents.rows)
+        before = done["contents"]["rows"]
+        raise rolled_back(task, state, before=before, now=contents.rows, names=plan.names)
 
 
 class BatchRun:
@@ -245,7 +253,7 @@ class BatchRun:
             "rows_came": arrivals.rows_came,
             "contents": arrivals.contents.describe(),
             "settled": arrivals.settled,
-            "owed": [0, 0] if operator is None else live.operator.owed(),
+            "owed": [0] * len(self._plan.inputs) if operator is None else live.operator.owed(),
             "operator": operator,
             "output": described,
             "files": {name: list(self._state.files[name]) for name in names},

@@ -7,10 +7,14 @@ from functools import cache
 from importlib.metadata import version
 from typing import Any
 
+import pyarrow as pa
+
 from watersmeet.errors import StateError
+from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.question import Question
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.spark.lanes import lanes_of
+from watersmeet.spark.hypercube import Cube
+from watersmeet.spark.streams.plan import stream_router
 from watersmeet.spark.streams.state import FORMAT, Manifest
 
 
@@ -25,24 +29,17 @@ class Identity:
 
     @classmethod
     def of(
-        cls, join: JoinSchema, question: Question, *, instances: int, query: str | None = None
+        cls,
+        join: JoinSchema,
+        question: Question | ManyQuestion,
+        *,
+        instances: int,
+        cube: Cube | None = None,
+        query: str | None = None,
     ) -> Identity:
-        return cls(
-            query,
-            {
-                "on": [[key.left, key.right] for key in join.keys],
-                **({"bands": list(join.bands)} if join.bands else {}),
-                # By which rule rows go to instances; a later version may have another.
-                **({} if join.keys else {"routing": lanes_of(join, instances=instances).rule}),
-                "how": str(join.how),
-                "algorithm": question.algorithm,
-                "instances": instances,
-                "left": [f"{field.name}: {field.type}" for field in join.left],
-                "right": [f"{field.name}: {field.type}" for field in join.right],
-                "condition": _named(question.condition),
-                "suffixes": list(question.suffixes),
-            },
-        )
+        if isinstance(question, ManyQuestion):
+            return cls(query, _of_many(join, question, instances=instances, cube=cube))
+        return cls(query, _of_two(join, question, instances=instances))
 
     def describe(self) -> Manifest:
         return {
@@ -71,6 +68,44 @@ class Identity:
                 )
         if self.query is not None and manifest["query"] != self.query:
             raise another_query(manifest["query"], self.query)
+
+
+def _of_two(join: JoinSchema, question: Question, *, instances: int) -> dict[str, Any]:
+    # Rows with keys go to instances by one rule in all versions of this package.
+    router = None if join.keys else stream_router(join, instances=instances, cube=None)
+    return {
+        "on": [[key.left, key.right] for key in join.keys],
+        **({"bands": list(join.bands)} if join.bands else {}),
+        **({"routing": router.rule} if router else {}),
+        "how": str(join.how),
+        "algorithm": question.algorithm,
+        "instances": instances,
+        "left": _columns(join.left),
+        "right": _columns(join.right),
+        "condition": _named(question.condition),
+        "suffixes": list(question.suffixes),
+    }
+
+
+def _of_many(
+    join: JoinSchema, question: ManyQuestion, *, instances: int, cube: Cube | None
+) -> dict[str, Any]:
+    return {
+        "relations": list(question.names),
+        "on": question.on,
+        "algorithm": question.algorithm,
+        "instances": instances,
+        "routing": stream_router(join, instances=instances, cube=cube).rule,
+        **{
+            f"columns of {name}": _columns(schema)
+            for name, schema in zip(question.names, join.inputs, strict=True)
+        },
+        "condition": _named(question.condition),
+    }
+
+
+def _columns(schema: pa.Schema) -> list[str]:
+    return [f"{field.name}: {field.type}" for field in schema]
 
 
 def another_query(owner: str, query: str) -> StateError:

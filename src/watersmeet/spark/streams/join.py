@@ -1,10 +1,11 @@
-"""`wm.join_streams`: everything that can be wrong with a join of two streams, found at the call."""
+"""`wm.join_streams`: checks a join of two streams, so that errors are raised by the call."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -16,15 +17,19 @@ from pyspark.sql.types import StructType
 
 from watersmeet.errors import InvalidArgument, MemoryTooSmall, SchemaError
 from watersmeet.model import Side
+from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
+from watersmeet.rows.on import name_of
+from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.cluster import TaskSlots, is_one_machine
 from watersmeet.spark.columns import check_names, plain, result_columns, with_metadata
 from watersmeet.spark.frames import check_dataframe, parse_instances
+from watersmeet.spark.hypercube import Cube, dimensions_of
 from watersmeet.spark.interpreter import our_python
 from watersmeet.spark.keys import OnSpark, first_line
 from watersmeet.spark.question import settled
-from watersmeet.spark.streams.ends import Ends, check_ends
+from watersmeet.spark.streams.ends import Ends, Marks, check_ends
 from watersmeet.spark.streams.host import run_batch
 from watersmeet.spark.streams.identity import Identity
 from watersmeet.spark.streams.places import (
@@ -34,7 +39,7 @@ from watersmeet.spark.streams.places import (
 from watersmeet.spark.streams.plan import StreamPlan, stream_router
 from watersmeet.spark.streams.state import Manifest, StateDirectory
 from watersmeet.spark.streams.ticks import TickPlan, parse_interval, tick_stream
-from watersmeet.spark.streams.wire import ENDS, TAG, Wire, instance_of, tag
+from watersmeet.spark.streams.wire import TAG, Wire
 from watersmeet.spark.worker import settle
 from watersmeet.store.shares import SMALLEST_MEMORY, MemoryShares
 
@@ -105,106 +110,158 @@ def join_streams(
     """
     streams = (left, right)
     for side in Side:
-        _check_stream(streams[side], side)
+        check_stream(streams[side], name_of(side), tables="wm.join")
     question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
     marks = check_ends(ends, question.how, streams)
+    schemas = (arrow_schema(left, name_of(Side.LEFT)), arrow_schema(right, name_of(Side.RIGHT)))
+    question, schemas = settled(streams, schemas, question)
+    return begin(
+        streams,
+        question,
+        schemas,
+        marks,
+        state=state,
+        memory=memory,
+        wait_threshold=wait_threshold,
+        ticks=ticks,
+        instances=instances,
+    )
+
+
+def begin(
+    streams: Sequence[DataFrame],
+    question: Question | ManyQuestion,
+    schemas: tuple[pa.Schema, ...],
+    marks: Marks,
+    *,
+    state: str | os.PathLike[str],
+    memory: int | str,
+    wait_threshold: float,
+    ticks: str | float | None,
+    instances: int | None,
+) -> DataFrame:
+    """The joined stream of a question that Spark has settled."""
     interval = parse_interval(ticks)
     asked = None if instances is None else parse_instances(instances)
-    schemas = (_arrow_schema(left, Side.LEFT), _arrow_schema(right, Side.RIGHT))
-    question, schemas = settled(streams, schemas, question)
     join = question.resolve(*schemas)
     columns = result_columns(streams, join)
     directory = StateDirectory.parse(state)
-    check_apart_from_sources(directory, streams)
+    check_apart_from_sources(directory, streams, question.names)
     check_apart_from_checkpoints(directory)
     directory.create()
-    slots = TaskSlots.of(left.sparkSession)
+    spark = streams[0].sparkSession
+    slots = TaskSlots.of(spark)
     saved = directory.latest()
     count = asked or _saved_instances(saved) or slots.tasks
-    stream_router(join, instances=count)  # Refuses what cannot be divided among so many.
+    cube = None
+    if isinstance(question, ManyQuestion):
+        cube = _cube(join, instances=count, asked=asked)
+        count = cube.instances
+    else:
+        # Refuses what cannot be divided among so many.
+        stream_router(join, instances=count, cube=None)
     if saved is not None:
-        Identity.of(join, question, instances=count).check(saved)
+        Identity.of(join, question, instances=count, cube=cube).check(saved)
     plan = StreamPlan(
         question=question,
         schemas=schemas,
-        wire=Wire.of(left.schema, right.schema),
+        wire=Wire.of(*(stream.schema for stream in streams)),
         instances=count,
         memory=_memory_each(memory, min(count, slots.tasks_a_machine)),
         state=directory,
-        spill_dir=_spill_dir(directory, left.sparkSession),
+        spill_dir=_spill_dir(directory, spark),
         wait_threshold=_seconds(wait_threshold),
         budget=_BUDGET_WITHOUT_TICKS if interval is None else _BUDGET_SHARE * interval,
+        cube=cube,
     )
     joined = _joined(streams, plan, marks, interval, columns=plain(columns))
     return with_metadata(joined, columns)
 
 
+def _cube(join: JoinSchema, *, instances: int, asked: int | None) -> Cube:
+    """So many instances, for streams that may all bring as many rows; one if no columns are
+    equal."""
+    dimensions = dimensions_of(join)
+    if dimensions:
+        return Cube.of(instances, [1] * len(join.inputs), dimensions)
+    if asked is not None and asked > 1:
+        raise InvalidArgument(
+            f"Streams that are joined on bands alone cannot be divided among {asked} instances.",
+            remedy="Add a pair of equal columns, or give instances=1, which all rows go to.",
+        )
+    return Cube(())
+
+
 def _joined(
-    streams: tuple[DataFrame, DataFrame],
+    streams: Sequence[DataFrame],
     plan: StreamPlan,
-    marks: Ends,
+    marks: Marks,
     interval: float | None,
     *,
     columns: StructType,
 ) -> DataFrame:
-    """The plan that Spark gets: both streams on one wire, by instance, through the host."""
-    tagged = []
-    for side in Side:
-        tags = _tags(side, streams[side], marks, plan)
-        tagged.append(plan.wire.load(side, streams[side], tags))
-    wire = tagged[Side.LEFT].union(tagged[Side.RIGHT])
-    ticks = TickPlan(plan.state.uri, plan.instances, plan.wait_threshold, interval)
+    """The plan that Spark gets: all streams on one wire, by instance, through the host."""
+    tagged = [
+        plan.wire.load(input, streams[input], _tags(input, streams[input], marks, plan))
+        for input in plan.inputs
+    ]
+    wire = reduce(DataFrame.union, tagged)
+    ticks = TickPlan(
+        plan.state.uri, plan.instances, plan.wait_threshold, interval, tuple(plan.names)
+    )
     wire = wire.union(tick_stream(wire.sparkSession, wire.schema, ticks))
 
     def host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
         return run_batch(plan, batches)
 
-    parted = wire.repartitionById(plan.instances, instance_of(sf.col(TAG)))
+    instance = plan.wire.tags.instance_of(sf.col(TAG))
+    parted = wire.repartitionById(plan.instances, instance)
     with our_python(wire.sparkSession):
         return parted.mapInArrow(host, columns)
 
 
-def _tags(side: Side, stream: DataFrame, marks: Ends, plan: StreamPlan) -> Column:
-    router, mark = plan.router, marks[side]
-    instance, copied = router.column(side, stream), router.is_copied(side)
+def _tags(input: int, stream: DataFrame, marks: Marks, plan: StreamPlan) -> Column:
+    tags, router, mark = plan.wire.tags, plan.router, marks[input]
+    instance, copied = router.column(input, stream), router.is_copied(input)
     if mark is None and not copied:
-        return tag(instance, sf.lit(int(side)))
-    kind = sf.lit(int(side))
+        return tags.column(instance, input)
     if copied:
-        here = sf.transform(instance, lambda each: tag(each, kind))
+        here = sf.transform(instance, lambda each: tags.column(each, input))
     else:
-        here = sf.array(tag(instance, kind))
+        here = sf.array(tags.column(instance, input))
     if mark is None:
         return sf.explode(here).alias(TAG)
     # The word that a stream has ended goes to every instance.
     ended = sf.coalesce(sf.expr(mark) if isinstance(mark, str) else mark, sf.lit(False))
-    everywhere = [tag(sf.lit(number), sf.lit(ENDS + side)) for number in range(plan.instances)]
+    word = tags.end(input)
+    everywhere = [tags.column(sf.lit(number), word) for number in range(plan.instances)]
     return sf.explode(sf.when(ended, sf.array(*everywhere)).otherwise(here)).alias(TAG)
 
 
 # ---- what can be wrong ------------------------------------------------------------------------
 
 
-def _check_stream(stream: Any, side: Side) -> None:
-    name = side.name.lower()
+def check_stream(stream: Any, name: str, *, tables: str) -> None:
+    """Refuse what is no stream. `tables` is what tables are joined with."""
     check_dataframe(stream, name)
     if not stream.isStreaming:
         raise InvalidArgument(
             f"{name} is a DataFrame that does not stream.",
-            remedy="Use wm.join for two tables; read the table with spark.readStream to join it "
+            remedy=f"Use {tables} for tables; read the table with spark.readStream to join it "
             "with a stream.",
         )
     check_names(stream.columns, stream.sparkSession, whose=f"The {name} stream has")
 
 
-def _arrow_schema(stream: DataFrame, side: Side) -> pa.Schema:
+def arrow_schema(stream: DataFrame, name: str) -> pa.Schema:
+    """The columns of a stream as they come to Python."""
     for field in stream.schema.fields:
         try:
             to_arrow_type(field.dataType, timezone="UTC")
         except PySparkException as error:
             raise SchemaError(
-                f"Column {field.name!r} of the {side.name.lower()} stream, of type "
+                f"Column {field.name!r} of the {name} stream, of type "
                 f"{field.dataType.simpleString()}, cannot travel to Python: {first_line(error)}",
                 remedy="Cast it to another type or leave it out.",
             ) from error

@@ -73,13 +73,14 @@ def appended(before: Manifest | None, record: dict[str, Any]) -> list[str]:
 def stream_metrics(state: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """What the latest batches of a stream join did, oldest first, each summed over its instances.
 
-    `state` is the one that was given to `join_streams`. Of each batch there are `rows_in` (left,
-    right), `rows_out`, `results` by the stage that found them (mm, md, dd, cleanup, unmatched),
-    `owed` at its end (left, right: rows on disk that may not have met all that has come of the
-    other side), what was flushed, the memory in use at its end, the largest `memory_peak` of an
-    instance so far, `state_bytes` on disk, how many instances were `restored` from there because
-    their worker had changed, and the `seconds` of the slowest instance. The latest 100 batches are
-    kept.
+    `state` is the one that was given to `join_streams` or `join_many_streams`. Of each batch there
+    are `rows_in` (left and right, or the relations in their order; rows that go to several
+    instances count in each), `rows_out`, `results` by the stage that found them (mm, md, dd,
+    cleanup, unmatched), `owed` at its end (in the same order: rows that may not have met all that
+    has come of the others), what was flushed, the memory in use at its end, the largest
+    `memory_peak` of an instance so far, `state_bytes` on disk, how many instances were `restored`
+    from there because their worker had changed, and the `seconds` of the slowest instance. The
+    latest 100 batches are kept.
     """
     directory = StateDirectory.parse(state)
     directory.check()
@@ -101,7 +102,7 @@ def _summed(batch: int, records: list[dict[str, Any]]) -> dict[str, Any]:
         "query": records[0]["query"],
         "instances": len(records),
         **{
-            name: [sum(record[name][side] for record in records) for side in (0, 1)]
+            name: [sum(rows) for rows in zip(*(record[name] for record in records), strict=True)]
             for name in ("rows_in", "owed")
         },
         "results": {stage: sum(record["results"][stage] for record in records) for stage in stages},

@@ -6,6 +6,7 @@ A source would read the state's files as its own, and whoever removes the one re
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -13,19 +14,20 @@ from urllib.parse import unquote, urlsplit
 import pyarrow.fs as fs
 
 from watersmeet.errors import InvalidArgument, StateError
-from watersmeet.model import Side
 from watersmeet.spark.streams.state import StateDirectory, unusable
 
 
-def check_apart_from_sources(directory: StateDirectory, streams: tuple[Any, Any]) -> None:
+def check_apart_from_sources(
+    directory: StateDirectory, streams: Sequence[Any], names: Sequence[str]
+) -> None:
     """Refuse a state in a folder that one of the streams is read from, or around it."""
     mine = _place(directory.uri)
-    for side in Side:
-        for path in source_folders(streams[side]):
+    for name, stream in zip(names, streams, strict=True):
+        for path in source_folders(stream):
             theirs = _place(path)
             if mine[0] == theirs[0] and _nested(mine[1], theirs[1]):
                 raise InvalidArgument(
-                    f"state={directory.uri!r} and {path}, which the {side.name.lower()} stream is "
+                    f"state={directory.uri!r} and {path}, which the {name} stream is "
                     "read from, lie one in the other: files of the state would be read as rows.",
                     remedy="Give the state a directory of its own, beside the inputs.",
                 )

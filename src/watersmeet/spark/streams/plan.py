@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,9 +10,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from watersmeet.errors import StateError
+from watersmeet.model import inputs_of
+from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.question import Question
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.spark.lanes import LaneRouter, OneInstance, lanes_of
+from watersmeet.spark.hypercube import Cube, HypercubeRouter
+from watersmeet.spark.lanes import lanes_of
 from watersmeet.spark.routing import HashRouter, StreamRouter
 from watersmeet.spark.streams.state import StateDirectory
 from watersmeet.spark.streams.wire import Wire
@@ -21,8 +25,8 @@ from watersmeet.spark.streams.wire import Wire
 class StreamPlan:
     """One join of streams as its tasks see it. Sent with every task, so it holds values only."""
 
-    question: Question
-    schemas: tuple[pa.Schema, pa.Schema]
+    question: Question | ManyQuestion
+    schemas: tuple[pa.Schema, ...]
     wire: Wire
     instances: int
     memory: int
@@ -33,21 +37,35 @@ class StreamPlan:
     wait_threshold: float
     budget: float
     """Seconds that one batch may spend on reactive work."""
+    cube: Cube | None = None
+    """How the instances of a join of many streams are divided among its keys."""
 
     @cached_property
     def join(self) -> JoinSchema:
         return self.question.resolve(*self.schemas)
 
     @property
+    def inputs(self) -> Sequence[int]:
+        return inputs_of(len(self.schemas))
+
+    @property
+    def names(self) -> Sequence[str]:
+        """What the streams are called: left and right, or the names of relations."""
+        return self.question.names
+
+    @property
     def router(self) -> StreamRouter:
-        return stream_router(self.join, instances=self.instances)
+        return stream_router(self.join, instances=self.instances, cube=self.cube)
 
     def __getstate__(self) -> dict[str, object]:
         # What can be made again from the rest holds numba functions, and is large.
         return {k: v for k, v in vars(self).items() if k != "join"}
 
 
-def stream_router(join: JoinSchema, *, instances: int) -> HashRouter | LaneRouter | OneInstance:
+def stream_router(join: JoinSchema, *, instances: int, cube: Cube | None) -> StreamRouter:
+    """The router of a join of two streams, or of many, which have a cube."""
+    if cube is not None:
+        return HypercubeRouter.of(join, cube)
     if join.keys:
         return HashRouter.of(join, instances=instances)
     return lanes_of(join, instances=instances)

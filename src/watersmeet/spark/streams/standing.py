@@ -14,8 +14,9 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 class Standing:
     """After the last batch, over all instances."""
 
-    owed: tuple[int, int] = (0, 0)
-    """Rows that may not have met all that is there of the other side, left and right."""
+    owed: tuple[int, ...] = ()
+    """By input, rows that may not have met all that is there of the others; empty before the first
+    batch."""
     waits_until: float = 0.0
     """When some instance that owes something will have been without rows for long enough."""
     had_rows: bool = False
@@ -32,7 +33,7 @@ class Standing:
         owing = [manifest for manifest in manifests if any(manifest["owed"])]
         came = min((manifest["rows_came"] for manifest in owing), default=0.0)
         return cls(
-            owed=(sum(m["owed"][0] for m in manifests), sum(m["owed"][1] for m in manifests)),
+            owed=tuple(map(sum, zip(*(manifest["owed"] for manifest in manifests), strict=True))),
             waits_until=came + wait_threshold,
             had_rows=any(any(manifest["contents"]["rows"]) for manifest in manifests),
             settled=all(manifest["settled"] for manifest in manifests),

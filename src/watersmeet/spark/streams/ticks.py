@@ -32,7 +32,7 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.spark.interpreter import our_python
 from watersmeet.spark.streams.standing import Watch
 from watersmeet.spark.streams.state import StateDirectory
-from watersmeet.spark.streams.wire import settle_tag
+from watersmeet.spark.streams.wire import Tags
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?)\s*")
 _SHORTEST = 0.01
@@ -79,6 +79,8 @@ class TickPlan:
     wait_threshold: float
     interval: float | None
     """Seconds between two ticks; None for none but those that a trigger asks for."""
+    names: tuple[str, ...]
+    """What the streams are called."""
 
 
 class Ticks(DataSource):
@@ -138,8 +140,9 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """What Spark shows as the latest offset in a query's progress: what is owed."""
-        left, right = self._watch.glance().owed
-        return {"owed_left": left, "owed_right": right}
+        names = self._plan.names
+        owed = self._watch.glance().owed or (0,) * len(names)
+        return {f"owed_{name}": rows for name, rows in zip(names, owed, strict=True)}
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._available_now = True
@@ -149,7 +152,11 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         nothing = (None,) * (self._width - 1)
-        return ((settle_tag(number), *nothing) for number in range(self._plan.instances))
+        tags = Tags(len(self._plan.names))
+        return (
+            (tags.number(instance, tags.settle), *nothing)
+            for instance in range(self._plan.instances)
+        )
 
     def _now(self) -> int:
         interval = self._plan.interval or 1.0

@@ -1,7 +1,8 @@
-"""How two streams travel as one: a tag that says whose a row is, and as few columns as possible.
+"""How streams travel as one: a tag that says whose a row is, and as few columns as possible.
 
 Moving rows from the JVM into Python costs more than joining them, and every column costs, filled
-or not. So columns of equal type share a slot, and a stream is as wide as its wider side.
+or not. So columns of equal type share a slot, and all streams together are about as wide as the
+widest.
 """
 
 from __future__ import annotations
@@ -16,49 +17,59 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
-from watersmeet.model import Side
 from watersmeet.spark.sql import quoted
 
 TAG = "tag"
-ENDS = 2
-"""What a row is: `Side` for a row of that side, `ENDS + Side` for the word that it has ended."""
-SETTLE = 4
-"""The word that everything owed shall come out with this batch."""
-_KIND_BITS = 3
 
 
-def tag(instance: Column, kind: Column) -> Column:
-    """Where a row goes and what it is, in one number."""
-    shifted = sf.shiftleft(instance.cast("int"), _KIND_BITS)
-    return shifted.bitwiseOR(kind.cast("int")).alias(TAG)
+@dataclass(frozen=True)
+class Tags:
+    """Where a row goes and what it is, in one number. A row of an input is of the kind that is the
+    input's number."""
 
+    inputs: int
 
-def settle_tag(instance: int) -> int:
-    return instance << _KIND_BITS | SETTLE
+    def end(self, input: int) -> int:
+        """The kind that is the word that an input has ended."""
+        return self.inputs + input
 
+    @property
+    def settle(self) -> int:
+        """The kind that is the word that everything owed shall come out with this batch."""
+        return 2 * self.inputs
 
-def instance_of(tags: Column) -> Column:
-    return sf.shiftright(tags, _KIND_BITS)
+    @property
+    def _bits(self) -> int:
+        return self.settle.bit_length()
 
+    def column(self, instance: Column, kind: int) -> Column:
+        shifted = sf.shiftleft(instance.cast("int"), self._bits)
+        return shifted.bitwiseOR(sf.lit(kind).cast("int")).alias(TAG)
 
-def split_tags(tags: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Instances and kinds."""
-    numbers = tags.to_numpy()
-    return numbers >> _KIND_BITS, numbers & (2**_KIND_BITS - 1)
+    def number(self, instance: int, kind: int) -> int:
+        return instance << self._bits | kind
+
+    def instance_of(self, tags: Column) -> Column:
+        return sf.shiftright(tags, self._bits)
+
+    def split(self, tags: pa.Array) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Instances and kinds."""
+        numbers = tags.to_numpy()
+        return numbers >> self._bits, numbers & (2**self._bits - 1)
 
 
 @dataclass(frozen=True)
 class Wire:
-    """The slots, and for each side which slot holds which of its columns."""
+    """The slots, and for each input which slot holds which of its columns."""
 
     slots: tuple[DataType, ...]
-    places: tuple[tuple[int, ...], tuple[int, ...]]
+    places: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, left: StructType, right: StructType) -> Wire:
+    def of(cls, *schemas: StructType) -> Wire:
         slots: list[DataType] = []
         places = []
-        for schema in (left, right):
+        for schema in schemas:
             used: Counter[str] = Counter()
             mine = []
             for field in schema:
@@ -71,15 +82,19 @@ class Wire:
                     mine.append(len(slots))
                     slots.append(field.dataType)
             places.append(tuple(mine))
-        return cls(tuple(slots), (places[0], places[1]))
+        return cls(tuple(slots), tuple(places))
+
+    @property
+    def tags(self) -> Tags:
+        return Tags(len(self.places))
 
     @property
     def schema(self) -> StructType:
         return StructType([StructField(f"c{n}", slot) for n, slot in enumerate(self.slots)])
 
-    def load(self, side: Side, stream: DataFrame, tags: Column) -> DataFrame:
+    def load(self, input: int, stream: DataFrame, tags: Column) -> DataFrame:
         """A stream's rows on the wire."""
-        at = {slot: column for column, slot in enumerate(self.places[side])}
+        at = {slot: column for column, slot in enumerate(self.places[input])}
         columns = [
             sf.col(quoted(stream.columns[at[slot]])) if slot in at else sf.lit(None).cast(kind)
             for slot, kind in enumerate(self.slots)
@@ -87,10 +102,10 @@ class Wire:
         named = [column.alias(f"c{slot}") for slot, column in enumerate(columns)]
         return stream.select(tags, *named)
 
-    def unload(self, side: Side, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """A side's rows off the wire, where `schema` is what that side looks like."""
+    def unload(self, input: int, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """An input's rows off the wire, where `schema` is what that input looks like."""
         columns = []
-        for field, slot in zip(schema, self.places[side], strict=True):
+        for field, slot in zip(schema, self.places[input], strict=True):
             column = batch.column(slot + 1)
             # The session's time zone and its choice of text types are no part of the rows.
             columns.append(column if column.type == field.type else column.cast(field.type))

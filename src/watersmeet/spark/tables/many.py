@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
-from watersmeet.errors import InvalidArgument
-from watersmeet.expressions.condition import SqlCondition
-from watersmeet.operators.many import ManyQuestion, relations_of
-from watersmeet.rows.bands import Band
+from watersmeet.operators.many import relations_of
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.spark.frames import check_dataframe, parse_instances
-from watersmeet.spark.many import settled_many
+from watersmeet.spark.many import OnMany, asked_many, settled_many
 from watersmeet.spark.scans.relation import open_relation
 from watersmeet.spark.tables.join import begin
 from watersmeet.spark.tables.run import JoinRun
@@ -21,7 +18,7 @@ from watersmeet.spark.tables.run import JoinRun
 
 def join_many(
     relations: Mapping[str, DataFrame] | Sequence[tuple[str, DataFrame]],
-    on: str | tuple[str, str] | Band | Sequence[str | tuple[str, str] | Band],
+    on: OnMany,
     *,
     algorithm: str = "auto",
     memory: int | str = "256MB",
@@ -59,17 +56,7 @@ def join_many(
     relations have is followed by an underscore and the name of the relation.
     """
     names, frames = relations_of(relations)
-    if isinstance(condition, Column):
-        raise InvalidArgument(
-            "condition is a Column, and columns of the result have no DataFrame yet.",
-            remedy='Give it as text over the columns of the result, as in "price < limit".',
-        )
-    question = ManyQuestion.parse(
-        names,
-        on,
-        algorithm=algorithm,
-        condition=SqlCondition(condition) if isinstance(condition, str) else condition,
-    )
+    question = asked_many(names, on, algorithm=algorithm, condition=condition)
     for name, frame in zip(question.names, frames, strict=True):
         check_dataframe(frame, name)
     opened = [

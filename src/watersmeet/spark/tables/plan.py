@@ -9,10 +9,9 @@ from math import ceil
 
 import pyarrow as pa
 
-from watersmeet.model import Side
+from watersmeet.model import Side, inputs_of
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.question import Question
-from watersmeet.rows.on import name_of
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.hypercube import Cube, Dimension, HypercubeRouter, dimensions_of
@@ -71,15 +70,12 @@ class Plan:
 
     @property
     def inputs(self) -> Sequence[int]:
-        """The numbers of the inputs; if there are two, they are sides."""
-        return tuple(Side) if len(self.schemas) == 2 else range(len(self.schemas))
+        return inputs_of(len(self.schemas))
 
     @property
     def names(self) -> Sequence[str]:
         """What the inputs are called: left and right, or the names of relations."""
-        if isinstance(self.question, ManyQuestion):
-            return self.question.names
-        return [name_of(input) for input in self.inputs]
+        return self.question.names
 
     @cached_property
     def router(self) -> Router:
