@@ -80,7 +80,8 @@ def open_relation(dataframe: DataFrame, *, argument: str) -> PlainScan | StagedR
         )
     if dataframe.isStreaming:
         raise InvalidArgument(
-            f"{argument} is a streaming DataFrame.", remedy="Join streams with `wm.join_streams`."
+            f"{argument} is a streaming DataFrame.",
+            remedy="Join streams with `wm.join_streams` or `wm.join_many_streams`.",
         )
     schema = arrow_schema(dataframe, argument=argument, collations=True)
     try:

@@ -113,7 +113,7 @@ def join_streams(
         check_stream(streams[side], name_of(side), tables="wm.join")
     question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
     marks = check_ends(ends, question.how, streams)
-    schemas = (arrow_schema(left, name_of(Side.LEFT)), arrow_schema(right, name_of(Side.RIGHT)))
+    schemas = (stream_schema(left, name_of(Side.LEFT)), stream_schema(right, name_of(Side.RIGHT)))
     question, schemas = settled(streams, schemas, question)
     return begin(
         streams,
@@ -254,7 +254,7 @@ def check_stream(stream: Any, name: str, *, tables: str) -> None:
     check_names(stream.columns, stream.sparkSession, whose=f"The {name} stream has")
 
 
-def arrow_schema(stream: DataFrame, name: str) -> pa.Schema:
+def stream_schema(stream: DataFrame, name: str) -> pa.Schema:
     """The columns of a stream as they come to Python."""
     for field in stream.schema.fields:
         try:

@@ -11,7 +11,7 @@ from watersmeet.operators.many import relations_of
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.spark.many import OnMany, asked_many, settled_many
 from watersmeet.spark.streams.ends import EndCondition, check_named_ends
-from watersmeet.spark.streams.join import arrow_schema, begin, check_stream
+from watersmeet.spark.streams.join import begin, check_stream, stream_schema
 
 
 def join_many_streams(
@@ -65,7 +65,7 @@ def join_many_streams(
         check_stream(stream, name, tables="wm.join_many")
     marks = check_named_ends(ends, question.names, streams)
     schemas = [
-        arrow_schema(stream, name) for name, stream in zip(question.names, streams, strict=True)
+        stream_schema(stream, name) for name, stream in zip(question.names, streams, strict=True)
     ]
     question, settled = settled_many(streams, schemas, question)
     return begin(
