@@ -59,8 +59,11 @@ def rows_of(name: str, count: int, *, seed: int, keys: int = 60) -> pa.Table:
 class ManyStreams(Streams):
     """As for two streams, with a relation in each folder."""
 
+    files = 1
+    """How many files of a relation a micro-batch takes."""
+
     def relations(self) -> dict[str, DataFrame]:
-        return {name: self.stream(name) for name in NAMES}
+        return {name: self.stream(name, self.files) for name in NAMES}
 
     def joined(self, **changes: Any) -> DataFrame:
         options = {"state": self.path / "state", "ticks": None} | self.options | changes
@@ -100,6 +103,7 @@ def test_every_combination_comes_once_through_restarts_and_ends(many: ManyStream
     assert wm.stream_metrics(many.path / "state")[0]["rows_in"][1] == 150
     assert sum(wm.stream_metrics(many.path / "state")[0]["rows_in"]) > 4 * 150
 
+    many.files = 9
     many.add("c", rows_of("c", 80, seed=7), "more")
     many.end("a")
     many.end("c")
