@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -171,24 +171,75 @@ def expected_close(relations: Relations, *, width: int) -> tuple[int, int]:
     (place, weight), (other_place, other_weight) = (
         _placed(table, apart=2**40) for table in (relations.left, relations.right)
     )
-    order = np.argsort(other_place)
-    other_place = other_place[order]
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(other_weight[order])])
-    first = np.searchsorted(other_place, place - width, "left")
-    last = np.searchsorted(other_place, place + width, "right")
-    total = (weight * (sums[last] - sums[first])).sum(dtype=np.uint64)
-    return int((last - first).sum()), int(total)
+    last = _sums_to(other_place, other_weight, place + width, "right")
+    first = _sums_to(other_place, other_weight, place - width, "left")
+    total = (weight * (last[1] - first[1])).sum(dtype=np.uint64)
+    return int((last[0] - first[0]).sum()), int(total)
+
+
+def stretched(folder: Path, *, rows: int, files: int, decades: int) -> Relations:
+    """Intervals whose lengths are of several decades, in random order."""
+    tables = []
+    for number, name in enumerate(("left", "right")):
+        rng = np.random.default_rng([rows, number])
+        starts = rng.integers(0, 50 * rows, rows)
+        lengths = (10 ** rng.uniform(0, decades, rows)).astype(np.int64)
+        columns = {f"{name}_start": starts, f"{name}_end": starts + lengths}
+        columns |= {f"{name}_id": np.arange(rows)}
+        _write(pa.table(columns), folder / name, files=files)
+        tables.append(Table(folder=str(folder / name), columns=tuple(columns)))
+    return Relations(left=tables[0], right=tables[1])
+
+
+def expected_overlaps(relations: Relations, *, points: bool) -> tuple[int, int]:
+    """Rows and checksum of the join on intervals that overlap, or on `points`, the left starts.
+
+    Without joining: the partners of a row are those that start up to its end, but for those that
+    end before its start.
+    """
+    (start, end, weight), (other_start, other_end, other_weight) = (
+        _intervals(table) for table in (relations.left, relations.right)
+    )
+    if points:
+        end = start
+    begun = _sums_to(other_start, other_weight, end, "right")
+    ended = _sums_to(other_end, other_weight, start, "left")
+    total = (weight * (begun[1] - ended[1])).sum(dtype=np.uint64)
+    return int((begun[0] - ended[0]).sum()), int(total)
+
+
+def _sums_to(
+    places: NDArray[np.int64],
+    weights: Words,
+    ends: NDArray[np.int64],
+    side: Literal["left", "right"],
+) -> tuple[NDArray[np.int64], Words]:
+    """For each end, how many places come before it, and what their weights add up to."""
+    order = np.argsort(places)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(weights[order])])
+    found = np.searchsorted(places[order], ends, side)
+    return found, sums[found]
+
+
+def _intervals(table: Table) -> tuple[NDArray[np.int64], NDArray[np.int64], Words]:
+    (start, end, _), weight = _weighed(table)
+    return start, end, weight
 
 
 def _placed(table: Table, *, apart: int) -> tuple[NDArray[np.int64], Words]:
     """The place of each row in the order of keys, which are `apart`, and values; and its weight."""
+    (*keys, values, _), weight = _weighed(table)
+    return (keys[0] * apart + values if keys else values), weight
+
+
+def _weighed(table: Table) -> tuple[list[NDArray[np.int64]], Words]:
+    """The columns of a table of whole numbers, and the weight of each row."""
     rows = pa.Table.from_batches(table.batches()).combine_chunks()
     columns = [_words(rows.column(name).chunk(0)) for name in table.columns]
     weight = np.zeros(len(rows), np.uint64)
     for column in columns:
         weight = blend(weight, column)
-    *keys, values, _ = (column.view(np.int64) for column in columns)
-    return (keys[0] * apart + values if keys else values), weight
+    return [column.view(np.int64) for column in columns], weight
 
 
 def beginning(relations: Relations, folder: Path, *, files: int) -> Relations:

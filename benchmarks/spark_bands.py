@@ -1,10 +1,10 @@
-"""What joins on values that are close cost beside Spark's own plan of them.
+"""What joins on values that are close, and on intervals, cost beside Spark's own plan of them.
 
 Without equal keys Spark compares all pairs, whose number grows with the square of the rows. It is
-measured on small tables, and on the full ones up to a time limit, in a session of its own, because
-cancelled tasks may go on for a while. Where it does not end, the limit is the least that its total
-can be. Beside that stands what it would take by the larger of the small tables, if time grew as the
-number of pairs.
+measured on a tenth of the rows, and on all of them up to a time limit, in a session of its own,
+because cancelled tasks may go on for a while. Where it does not end, the limit is the least that
+its total can be. Beside that stands what it would take by the tenth, if time grew as the number of
+pairs.
 
 With equal keys (an interval join) it compares all pairs of a key, which has 50 rows a side.
 
@@ -15,38 +15,85 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 from benchmarks.cases import MB, Claim, Places
-from benchmarks.relations import Relations, close, expected_close
+from benchmarks.relations import Relations, close, expected_close, expected_overlaps, stretched
 from benchmarks.report import Row, Section, million_per_second, seconds, times
 from benchmarks.spark_measured import SparkMeasured
 from benchmarks.spark_outside import SparkProcess
 from benchmarks.spark_tables import early_claim, total_claim
 
-ROWS, KEYED_ROWS, ROWS_A_KEY = 1_000_000, 5_000_000, 50
-STREAMED_ROWS = 500_000
-SMALL = (50_000, 100_000)
-FILES, WIDTH = 10, 5
+FILES, WIDTH, ROWS_A_KEY, DECADES = 10, 5, 50, 4
 MEMORY = 1024 * MB
 LIMIT_S = 180
-
-SPARK = "band: Spark's own join"
-WAVES, WHOLE = "band: ours, by waves", "band: ours, whole"
-ROW_PATH = "band: ours, by waves, no plain scan"
-KEYED_SPARK = "keys and band: Spark's own join"
-KEYED_WAVES, KEYED_WHOLE = "keys and band: ours, by waves", "keys and band: ours, whole"
-BAND_PEERS = {WAVES: "waves", WHOLE: "whole", ROW_PATH: "waves_of_rows"}
-KEYED_PEERS = {KEYED_SPARK: "spark_table", KEYED_WAVES: "waves", KEYED_WHOLE: "whole"}
-SPARK_STREAMS, OUR_STREAMS = "keys and band, streams: Spark's own", "keys and band, streams: ours"
-STREAM_PEERS = {SPARK_STREAMS: "spark_streams", OUR_STREAMS: "our_streams"}
+OURS = {"ours, by waves": "waves", "ours, whole": "whole"}
+OURS_OF_ROWS = {"ours, by waves, no plain scan": "waves_of_rows"}
 
 
-@dataclass
+@dataclass(frozen=True)
+class Question:
+    """What is joined, of how many rows a side."""
+
+    name: str
+    rows: int
+    settings: dict[str, Any]
+    keyed: bool = False
+    streams: bool = False
+
+    def tables(self, folder: Path, rows: int) -> Relations:
+        if "intervals" in self.settings:
+            return stretched(folder, rows=rows, files=FILES, decades=DECADES)
+        keys = rows // ROWS_A_KEY if self.keyed else 0
+        return close(folder, rows=rows, files=FILES, width=WIDTH, keys=keys)
+
+    def expected(self, relations: Relations) -> tuple[int, int]:
+        if "intervals" in self.settings:
+            return expected_overlaps(relations, points=self.settings["intervals"] == "points")
+        return expected_close(relations, width=WIDTH)
+
+    @property
+    def spark(self) -> str:
+        return f"{self.name}: Spark's own join"
+
+    @property
+    def tenth(self) -> str:
+        return f"{self.name}, a tenth: Spark's own join"
+
+    @property
+    def waves(self) -> str:
+        return f"{self.name}: ours, by waves"
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """Those that take turns on all rows."""
+        if self.streams:
+            return {self.spark: "spark_streams", f"{self.name}: ours": "our_streams"}
+        ours = OURS | (OURS_OF_ROWS if self.name == "band" else {})
+        named = {f"{self.name}: {engine}": peer for engine, peer in ours.items()}
+        return ({self.spark: "spark_table"} if self.keyed else {}) | named
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.peers) if self.keyed else [self.tenth, self.spark, *self.peers]
+
+
+BAND = Question("band", 1_000_000, {"within": WIDTH})
+KEYED = Question("keys and band", 5_000_000, {"within": WIDTH}, keyed=True)
+STREAMED = Question("keys and band, streams", 500_000, {"within": WIDTH}, keyed=True, streams=True)
+POINTS = Question("points in intervals", 200_000, {"intervals": "points"})
+OVERLAPS = Question("intervals that overlap", 200_000, {"intervals": "overlap"})
+QUESTIONS = (BAND, KEYED, STREAMED, POINTS, OVERLAPS)
+PAIRWISE = (BAND, POINTS, OVERLAPS)
+
+
 class Measured(SparkMeasured):
-    """Spark's own join of the full tables may take longer than anybody waits."""
+    """Spark's own join of all rows may take longer than anybody waits."""
 
     def broken(self) -> list[str]:
-        late = f"{SPARK}: FAILED: TimeoutError"
+        late = tuple(f"{question.spark}: FAILED: TimeoutError" for question in PAIRWISE)
         return [line for line in super().broken() if not line.startswith(late)]
 
 
@@ -55,129 +102,112 @@ class Bench:
 
     def __init__(self, places: Places, *, quick: bool) -> None:
         self._places = places
-        self.quick = quick
-        self.repetitions = 2 if quick else 4
+        self.shrink = 20 if quick else 1
+        self._repetitions = 2 if quick else 4
         self.measured = Measured()
 
-    def tables(self, name: str, rows: int, keys: int = 0) -> Relations:
-        folder = self._places.file(name)
-        return close(folder, rows=rows, files=FILES, width=WIDTH, keys=keys)
+    def ask(self, question: Question) -> None:
+        full = self._tables(question, question.rows // self.shrink, "all")
+        if not question.keyed:
+            tenth = self._tables(question, question.rows // self.shrink // 10, "tenth")
+            self._in_turn(question, {question.tenth: "spark_table"}, tenth)
+        self._in_turn(question, question.peers, full)
+        if not question.keyed:
+            self._limited(question, full)
 
-    def run(self, peers: dict[str, str], relations: Relations) -> None:
+    def _tables(self, question: Question, rows: int, part: str) -> Relations:
+        return question.tables(self._places.file(f"{question.name}-{part}"), rows)
+
+    def _in_turn(self, question: Question, peers: dict[str, str], relations: Relations) -> None:
         """All of them, and all again, on one session; the first round is checked, not quoted."""
-        right = expected_close(relations, width=WIDTH)
-        self.measured.expected |= dict.fromkeys(peers, right)
+        self.measured.expected |= dict.fromkeys(peers, question.expected(relations))
         with SparkProcess(self._places.scratch / "spark") as process:
-            for repetition in range(self.repetitions):
+            run = partial(process.run, memory=MEMORY, settings=question.settings)
+            for repetition in range(self._repetitions):
+                warming = repetition == 0
                 for name, peer in peers.items():
-                    self._one(process, name, peer, relations, warming=repetition == 0)
+                    one = run(peer, relations, check=warming)
+                    self.measured.add(name, one, quoted=not warming)
+                    _say(name, one.failure or seconds(one.seconds))
 
-    def once(self, name: str, relations: Relations, *, limit: int) -> None:
+    def _limited(self, question: Question, relations: Relations) -> None:
         """Spark's own join, once, after a tiny one, in a session of its own."""
-        tiny = self.tables("tiny", 2_000)
-        self.measured.expected[name] = expected_close(relations, width=WIDTH)
+        tiny = self._tables(question, 2_000, "tiny")
+        self.measured.expected[question.spark] = question.expected(relations)
         with SparkProcess(self._places.scratch / "limited") as process:
-            process.run("spark_table", tiny, memory=MEMORY, settings={"within": WIDTH})
-            settings = {"within": WIDTH, "limit": limit}
-            one = process.run("spark_table", relations, memory=MEMORY, settings=settings)
-            self.measured.add(name, one)
-            _say(name, one.failure or seconds(one.seconds))
-
-    def _one(
-        self, process: SparkProcess, name: str, peer: str, relations: Relations, *, warming: bool
-    ) -> None:
-        settings = {"within": WIDTH}
-        one = process.run(peer, relations, memory=MEMORY, check=warming, settings=settings)
-        self.measured.add(name, one, quoted=not warming)
-        _say(name, one.failure or seconds(one.seconds))
+            run = partial(process.run, "spark_table", memory=MEMORY)
+            run(tiny, settings=question.settings)
+            settings = question.settings | {"limit": LIMIT_S // self.shrink}
+            one = run(relations, settings=settings)
+            self.measured.add(question.spark, one)
+            _say(question.spark, one.failure or seconds(one.seconds))
 
 
 def run(places: Places, *, quick: bool) -> Section:
-    shrink = 20 if quick else 1
     bench = Bench(places, quick=quick)
-    small = {_small(rows // shrink): rows // shrink for rows in SMALL}
-    for name, rows in small.items():
-        bench.run({name: "spark_table"}, bench.tables(f"small-{rows}", rows))
-    full = bench.tables("band", ROWS // shrink)
-    bench.run(BAND_PEERS, full)
-    keyed_rows = KEYED_ROWS // shrink
-    keyed = bench.tables("keyed", keyed_rows, keys=keyed_rows // ROWS_A_KEY)
-    bench.run(KEYED_PEERS, keyed)
-    streamed_rows = STREAMED_ROWS // shrink
-    streamed = bench.tables("streamed", streamed_rows, keys=streamed_rows // ROWS_A_KEY)
-    bench.run(STREAM_PEERS, streamed)
-    bench.once(SPARK, full, limit=LIMIT_S // shrink)
-    measured = bench.measured
-    names = [*small, SPARK, *BAND_PEERS, *KEYED_PEERS, *STREAM_PEERS]
+    for question in QUESTIONS:
+        bench.ask(question)
+    measured, shrink = bench.measured, bench.shrink
+    rows = ", ".join(f"{each.rows // shrink:,} ({each.name})" for each in QUESTIONS)
+    guesses = " ".join(_guess(measured, question) for question in PAIRWISE)
     return Section(
         name="spark-bands",
         title="Values that are close, on Spark",
-        note=f"{ROWS // shrink:,} rows a side without equal keys, {keyed_rows:,} with "
-        f"{ROWS_A_KEY} rows a key, {streamed_rows:,} as streams of {FILES} micro-batches, without "
-        f"watermarks; values within {WIDTH} of each other, about one partner a row, "
-        f"in random order from {FILES} Parquet files a side to the noop sink, two tasks at a time, "
-        "on a warm session. `to Spark` is beside Spark's own total, or at most that where Spark "
-        f"had not ended after {LIMIT_S // shrink} s. {_guess(measured, ROWS // shrink, small)}",
-        rows=[_row(measured, name) for name in names],
+        note=f"Rows a side: {rows}. Bands: values within {WIDTH} of each other, about one partner "
+        f"a row, beside equal keys with {ROWS_A_KEY} rows each or alone. Intervals: lengths of "
+        f"{DECADES} decades. Streams: {FILES} micro-batches, without watermarks. In random order from {FILES} Parquet files a side to the noop sink, "
+        "two tasks at a time, on a warm session. `to Spark` is beside Spark's own total, or at "
+        f"most that where Spark had not ended after {LIMIT_S // shrink} s. {guesses}",
+        rows=[_row(measured, q, name) for q in QUESTIONS for name in q.names],
         claims=_claims(measured),
         measured=measured,
     )
 
 
-def _small(rows: int) -> str:
-    return f"band, {rows:,} rows a side: Spark's own join"
-
-
-def _guess(measured: Measured, rows: int, small: dict[str, int]) -> str:
+def _guess(measured: Measured, question: Question) -> str:
     """What the full join would take Spark, if it took time in proportion to pairs of rows."""
-    name, fewer = max(small.items(), key=lambda item: item[1])
-    total = measured.total(name)
-    if total is None:
+    total = measured.total(question.tenth)
+    if total is None or measured.best(question.spark).failure is None:
         return ""
-    guess = total * (rows / fewer) ** 2
-    return f"By its {fewer:,} rows a side, all pairs of {rows:,} would take Spark {guess:,.0f} s."
+    return f"By a tenth of the rows, Spark would take {100 * total:,.0f} s for {question.name}."
 
 
-def _least(measured: Measured, peer: str) -> float:
-    """The total of a peer, or how long it ran at least."""
-    return measured.best(peer).seconds
-
-
-def _row(measured: Measured, name: str) -> Row:
-    total = measured.total(name)
-    peer = KEYED_SPARK if name in KEYED_PEERS else SPARK
-    peer = SPARK_STREAMS if name in STREAM_PEERS else peer
-    asked = {**BAND_PEERS, **KEYED_PEERS, **STREAM_PEERS}
-    compared = total is not None and name in asked
-    sign = "" if measured.best(peer).failure is None else "<= "
+def _row(measured: Measured, question: Question, name: str) -> Row:
+    total, theirs = measured.total(name), measured.best(question.spark)
     late = (measured.best(name).failure or "").removeprefix("TimeoutError: ")
+    ratio = None if total is None or name == question.tenth else total / theirs.seconds
+    most = "<= " if theirs.failure is not None and ratio is not None else ""
     return {
         "engine": name,
         "join": str(measured.best(name).notes.get("join", "-")),
         "first rows": seconds(measured.soonest(name, "first_seconds")),
         "all rows": late or seconds(total),
-        "to Spark": sign + times(total / _least(measured, peer)) if compared and total else "-",
+        "to Spark": most + times(ratio),
         "input rows": million_per_second(measured.best(name).rows_per_second) if total else "-",
         "result": "-" if late else measured.verdict(name),
     }
 
 
 def _claims(measured: Measured) -> list[Claim]:
-    ours = measured.total(WAVES)
-    faster = _least(measured, SPARK) / ours if ours else 0.0
-    sign = "" if measured.best(SPARK).failure is None else "at least "
-    early = measured.ratio(measured.soonest(KEYED_WAVES, "first_seconds"), KEYED_SPARK)
+    whole = f"{KEYED.name}: ours, whole"
+    early = measured.ratio(measured.soonest(KEYED.waves, "first_seconds"), KEYED.spark)
     return [
-        Claim(
-            claim="A narrow band without equal keys on Spark, by waves",
-            target="at least 50x as fast as Spark's own plan, exact",
-            measured=f"{sign}{faster:.0f}x",
-            holds=faster >= 50 and measured.exact(list(BAND_PEERS)),
-        ),
-        total_claim(measured, KEYED_WAVES, KEYED_SPARK, at_most=0.6),
-        total_claim(measured, KEYED_WHOLE, KEYED_SPARK, at_most=0.6),
+        *(_faster(measured, question) for question in PAIRWISE),
+        total_claim(measured, KEYED.waves, KEYED.spark, at_most=0.6),
+        total_claim(measured, whole, KEYED.spark, at_most=0.6),
         early_claim("First rows of equal keys and a band on Spark", early, at_most=0.12),
     ]
+
+
+def _faster(measured: Measured, question: Question) -> Claim:
+    ours, theirs = measured.total(question.waves), measured.best(question.spark)
+    ratio = theirs.seconds / ours if ours else 0.0
+    return Claim(
+        claim=f"On Spark without equal keys, by waves: {question.name}",
+        target="at least 50x as fast as Spark's own plan, exact",
+        measured=f"{'at least ' if theirs.failure else ''}{ratio:.0f}x",
+        holds=ratio >= 50 and measured.exact([question.waves]),
+    )
 
 
 def _say(name: str, what: str) -> None:

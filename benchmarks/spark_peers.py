@@ -49,8 +49,22 @@ class Stage:
     def on(self) -> Any:
         if "within" in self.settings:
             return [*self._shared, wm.within(self._values, self.settings["within"])]
+        if "intervals" in self.settings:
+            (start, end), (since, until) = self._intervals
+            if self.settings["intervals"] == "points":
+                return wm.between(start, since, until)
+            return wm.overlaps((start, end), (since, until))
         left, right = self.relations.left.columns[0], self.relations.right.columns[0]
         return left if left == right else {left: right}
+
+    @property
+    def _both(self) -> tuple[Table, Table]:
+        return self.relations.left, self.relations.right
+
+    @property
+    def _intervals(self) -> list[tuple[str, ...]]:
+        """The columns of start and end of both sides."""
+        return [table.columns[:2] for table in self._both]
 
     @property
     def _shared(self) -> list[str]:
@@ -69,8 +83,7 @@ class Stage:
 
     def tables(self) -> tuple[DataFrame, DataFrame]:
         left, right = (
-            self.spark.read.parquet(table.folder).select(*table.columns)
-            for table in (self.relations.left, self.relations.right)
+            self.spark.read.parquet(table.folder).select(*table.columns) for table in self._both
         )
         return left, right
 
@@ -93,6 +106,10 @@ class Stage:
                 near = (left[name] == right[name]) & near
             joined = left.join(right, near)
             return joined.drop(*(right[name] for name in self._shared))
+        if "intervals" in self.settings:
+            (start, end), (since, until) = self._intervals
+            last = start if self.settings["intervals"] == "points" else end
+            return left.join(right, (left[start] <= right[until]) & (right[since] <= left[last]))
         if isinstance(self.on, str):
             return left.join(right, self.on)
         ((left_key, right_key),) = self.on.items()

@@ -20,6 +20,8 @@ from benchmarks.relations import (
     close,
     expected,
     expected_close,
+    expected_overlaps,
+    stretched,
     uniform,
 )
 from benchmarks.spark_checksum import added_up
@@ -105,3 +107,17 @@ def test_a_true_join_of_close_values_adds_up(
         joined = joined.drop(right["key"])
     assert added_up(joined, relations) == expected_close(relations, width=3)
     assert expected_close(relations, width=2) != expected_close(relations, width=3)
+
+
+@pytest.mark.parametrize("points", [True, False])
+def test_a_true_join_of_intervals_adds_up(
+    points: bool, spark: SparkSession, tmp_path: Path
+) -> None:
+    relations = stretched(tmp_path, rows=300, files=2, decades=3)
+    left, right = (spark.read.parquet(table.folder) for table in (relations.left, relations.right))
+    last = left["left_start" if points else "left_end"]
+    joined = left.join(
+        right, (left["left_start"] <= right["right_end"]) & (right["right_start"] <= last)
+    )
+    assert added_up(joined, relations) == expected_overlaps(relations, points=points)
+    assert expected_overlaps(relations, points=points)[0] > 300

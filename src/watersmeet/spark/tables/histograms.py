@@ -142,7 +142,6 @@ def histograms(
         side: scan.only([scan.schema.names[place] for place in placing.columns(side)])
         for side, scan in scans.items()
     }
-
     points = max(_POINTS, 2 * _POINTS_A_SIDE // max(len(sampled), 1))
 
     def look(task: tuple[Side, Split]) -> Record:
