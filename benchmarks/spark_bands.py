@@ -155,7 +155,8 @@ def run(places: Places, *, quick: bool) -> Section:
         title="Values that are close, on Spark",
         note=f"Rows a side: {rows}. Bands: values within {WIDTH} of each other, about one partner "
         f"a row, beside equal keys with {ROWS_A_KEY} rows each or alone. Intervals: lengths of "
-        f"{DECADES} decades. Streams: {FILES} micro-batches, without watermarks. In random order from {FILES} Parquet files a side to the noop sink, "
+        f"{DECADES} decades. Streams: {FILES} micro-batches, without watermarks. In random order "
+        f"from {FILES} Parquet files a side to the noop sink, "
         "two tasks at a time, on a warm session. `to Spark` is beside Spark's own total, or at "
         f"most that where Spark had not ended after {LIMIT_S // shrink} s. {guesses}",
         rows=[_row(measured, q, name) for q in QUESTIONS for name in q.names],
