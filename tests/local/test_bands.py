@@ -148,7 +148,9 @@ def test_every_type_of_column(name: str) -> None:
         assert run.metrics.rows_spilled > 0
 
 
-@pytest.mark.parametrize("algorithm", ["diner", "diner-plain"])
+@pytest.mark.parametrize(
+    "algorithm", ["diner", pytest.param("diner-plain", marks=pytest.mark.slow)]
+)
 def test_numbers_that_are_none_and_infinities(algorithm: str) -> None:
     """NaN is above all, as Spark has it: a band with an upper end has none, others have it."""
     drawn = numbers(MANY) / 16

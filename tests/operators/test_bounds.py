@@ -138,8 +138,15 @@ def passing_by(turns: int, directory: Path, *, settles: bool) -> list[dict[str, 
     return sizes
 
 
-@pytest.mark.parametrize("settles", [True, False])
-@pytest.mark.parametrize("turns", [240, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("turns", "settles"),
+    [
+        (240, True),
+        pytest.param(240, False, marks=pytest.mark.slow),
+        pytest.param(3000, True, marks=pytest.mark.slow),
+        pytest.param(3000, False, marks=pytest.mark.slow),
+    ],
+)
 def test_what_passes_by_leaves_nothing_behind(turns: int, settles: bool, tmp_path: Path) -> None:
     sizes = passing_by(turns, tmp_path, settles=settles)
     early, late = sizes[40:140], sizes[-100:]
