@@ -1,4 +1,4 @@
-"""The joins that take bands, with intervals: nothing lost, nothing twice, nothing left."""
+"""The joins by regions, with intervals: nothing lost, nothing twice, nothing left."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import settings
 
-from tests.contract.test_bands import LONG, MODES, NAMES, VALUES, check_band_mode
+from tests.contract.test_bands import LONG, MODES, VALUES, check_band_mode
 from tests.contract.test_every_operator import FEW_ROWS
 from tests.contract.test_planted_bugs import Bug
 from tests.unit import test_intervals as codes
 from watersmeet.model import JoinType, Side
+from watersmeet.operators.regions.algorithm import REGIONS
 from watersmeet.operators.regions.loops import NestedLoop
 from watersmeet.rows.interval_codecs import OverlapCodec
 from watersmeet.rows.interval_order import ByKeyThenClass
@@ -44,7 +45,7 @@ def test_forced_modes_give_the_join(mode: str, predicates: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != LONG])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", REGIONS)
 def test_every_forced_mode_gives_the_join(name: str, mode: str) -> None:
     for number, predicates in enumerate(INTERVALS):
         for values in list(VALUES)[number % 2 :: 2]:
@@ -53,7 +54,7 @@ def test_every_forced_mode_gives_the_join(name: str, mode: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("predicates", INTERVALS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", REGIONS)
 def test_many_more_schedules_give_the_join(name: str, predicates: str) -> None:
     check_predicates(published_joins(name), predicates, search=settings(max_examples=150))
 
