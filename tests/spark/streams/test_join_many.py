@@ -179,6 +179,16 @@ def test_runs_in_turn_give_what_sparks_cascade_gives(many: ManyStreams, seed: in
     assert wm.stream_metrics(many.path / "state")[-1]["owed"] == [0, 0, 0]
 
 
+@pytest.mark.slow
+def test_streams_that_are_joined_on_bands_alone_have_one_instance(many: ManyStreams) -> None:
+    # Whole numbers that are less than one apart are equal.
+    on = [wm.within(("a.k", "b.k"), 0), wm.within(("c.d", "b.d"), 0)]
+    assert many.run(on=on, instances=None) == many.expected()
+    assert len(many.versions()) == 1
+    many.add("a", rows_of("a", 40, seed=11), "more")
+    assert many.run(on=on, instances=None) == many.expected()
+
+
 def test_what_is_wrong_is_said_at_the_call(many: ManyStreams) -> None:
     wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
         ({"on": ["a.k = b.nope", "b.d = c.d"]}, SchemaError, "The b input has no column 'nope'"),
