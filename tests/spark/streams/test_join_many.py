@@ -129,6 +129,7 @@ def test_every_combination_comes_once_through_restarts_and_ends(many: ManyStream
     assert wm.stream_metrics(many.path / "state")[-1]["owed"] == [0, 0, 0]
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_and_a_query_that_fails(
     many: ManyStreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
