@@ -110,20 +110,28 @@ class Bench:
         full = self._tables(question, question.rows // self.shrink, "all")
         if not question.keyed:
             tenth = self._tables(question, question.rows // self.shrink // 10, "tenth")
-            self._in_turn(question, {question.tenth: "spark_table"}, tenth)
-        self._in_turn(question, question.peers, full)
+            # Once after the warming: it takes long, and is not compared with anything.
+            self._in_turn(question, {question.tenth: "spark_table"}, tenth, repetitions=2)
+        self._in_turn(question, question.peers, full, repetitions=self._repetitions)
         if not question.keyed:
             self._limited(question, full)
 
     def _tables(self, question: Question, rows: int, part: str) -> Relations:
         return question.tables(self._places.file(f"{question.name}-{part}"), rows)
 
-    def _in_turn(self, question: Question, peers: dict[str, str], relations: Relations) -> None:
+    def _in_turn(
+        self,
+        question: Question,
+        peers: dict[str, str],
+        relations: Relations,
+        *,
+        repetitions: int,
+    ) -> None:
         """All of them, and all again, on one session; the first round is checked, not quoted."""
         self.measured.expected |= dict.fromkeys(peers, question.expected(relations))
         with SparkProcess(self._places.scratch / "spark") as process:
             run = partial(process.run, memory=MEMORY, settings=question.settings)
-            for repetition in range(self._repetitions):
+            for repetition in range(repetitions):
                 warming = repetition == 0
                 for name, peer in peers.items():
                     one = run(peer, relations, check=warming)

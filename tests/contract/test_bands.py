@@ -20,7 +20,7 @@ from watersmeet.testing.strategies import published_joins
 NAMES = [
     name
     for mechanism in MECHANISMS
-    if mechanism.takes_bands and mechanism.for_users
+    if mechanism.takes_bands and mechanism.takes_pairs and mechanism.for_users
     for name in mechanism.algorithms
 ]
 BANDED = ["band", "open band", "equal and band"]

@@ -8,7 +8,10 @@ import pytest
 from hypothesis import settings
 
 from tests.contract.test_every_operator import COSTS, FEW_ROWS
+from watersmeet.errors import InvalidArgument
+from watersmeet.model import JoinType
 from watersmeet.operators.family import MANY_INPUTS
+from watersmeet.operators.family import check_predicates as check_algorithm
 from watersmeet.operators.tuning import Tuning
 from watersmeet.testing.contract import check_predicates
 from watersmeet.testing.family import PublishedJoin
@@ -88,6 +91,13 @@ def test_these_joins_take_many_inputs() -> None:
 # The others take as long, and have less that is their own.
 FAST = [("miner", "chain"), ("miner", "snowflake"), ("miner-plain", "chain"), ("mjoin", STARS[0])]
 SLOW = [pytest.param(*cell, marks=() if cell in FAST else pytest.mark.slow) for cell in CELLS]
+
+
+@pytest.mark.parametrize("name", MANY_INPUTS)
+def test_other_joins_than_inner_ones_are_refused(name: str) -> None:
+    case = Case((), JoinType.LEFT, predicates="equal")
+    with pytest.raises(InvalidArgument, match="has inner joins only"):
+        check_algorithm(name, case.schema())
 
 
 @pytest.mark.parametrize(("name", "tree"), SLOW)

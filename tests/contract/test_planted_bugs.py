@@ -281,8 +281,8 @@ BUGS = {
     "the oldest row is lost when a join is restored": Bug(
         "rpj",
         (OldestFirst, "here"),
-        "piece.ats >= self._oldest[side][partitions]",
-        "piece.ats > self._oldest[side][partitions]",
+        "piece.ats >= self._oldest[input][partitions]",
+        "piece.ats > self._oldest[input][partitions]",
     ),
     "a row is saved in one segment too few": Bug(
         "rpj",

@@ -279,7 +279,7 @@ def test_a_harmed_file_between_tasks_is_found(
     with wm.join(aggregated(orders), payments, on="id", storage=tmp_path, instances=3) as run:
         waves = iter(run)
         next(waves)
-        for file in tmp_path.rglob("left-staged-*.arrow"):
+        for file in tmp_path.rglob("input0-staged-*.arrow"):
             file.write_bytes(harm(file.read_bytes()))
         with pytest.raises(SpillCorrupted, match=r"altered|shorter"):
             list(waves)
@@ -291,7 +291,7 @@ def test_a_vanished_file_between_tasks_is_found(
     with wm.join(aggregated(orders), payments, on="id", storage=tmp_path, instances=3) as run:
         waves = iter(run)
         next(waves)
-        for file in tmp_path.rglob("left-staged-*.arrow"):
+        for file in tmp_path.rglob("input0-staged-*.arrow"):
             file.unlink()
         with pytest.raises(SpillCorrupted, match="opened"):
             list(waves)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import InvalidArgument
+from watersmeet.model import JoinType
 from watersmeet.operators.blocks import ResidentBlocks
 from watersmeet.operators.compaction import compact, merged_by_code
 from watersmeet.operators.metrics import Metrics
@@ -218,7 +219,13 @@ class TreeJoin:
 
 
 def check_tree(schema: JoinSchema, algorithm: TreeAlgorithm) -> None:
-    """Refuse inputs that do not form a tree, or not the tree that an algorithm needs."""
+    """Refuse other joins than inner ones, and inputs that do not form a tree, or not the tree that
+    an algorithm needs."""
+    if schema.how is not JoinType.INNER:
+        raise InvalidArgument(
+            f"algorithm={algorithm.name!r} has inner joins only, and this one is {schema.how}.",
+            remedy="Use diner for two inputs.",
+        )
     tree = JoinTree.of(schema.in_order())
     if algorithm.coordinated and not tree.is_star:
         raise InvalidArgument(
