@@ -82,10 +82,12 @@ def check(shape: Shape, algorithm: str, folder: Path) -> None:
         ("iterator", 0.95, "rpj"),
         ("iterator", 1 / 2, "pr-join"),
         ("parquet-dictionary", 1 / 2, "rpj"),
-        ("arrow-lz4", 0.95, "diner"),
+        ("iterator", 0.95, "diner"),
         ("parquet", 1 / 2, "miner"),
         pytest.param("arrow", 1 / 2, "pmj", marks=pytest.mark.slow),
+        # Its batches are decompressed whole: beside other tests the two inputs' once took 138 MB.
         pytest.param("arrow-lz4", 0.95, "xjoin", marks=pytest.mark.slow),
+        pytest.param("arrow-lz4", 0.95, "diner", marks=pytest.mark.slow),
     ],
 )
 def test_the_cap_holds(source: str, share: float, algorithm: str, tmp_path: Path) -> None:
