@@ -16,7 +16,6 @@ import numpy as np
 
 from watersmeet.operators.saved import Runs
 from watersmeet.operators.workspace import Workspace
-from watersmeet.store.cursor import Cursor
 from watersmeet.store.runs import Piece, RunWriter, SpilledRun, arrived
 from watersmeet.store.spill import IoKind
 
@@ -25,7 +24,8 @@ _RUNS_OF_A_GENERATION = 8
 _MERGED_AT_ONCE = 16
 
 Merged = Callable[..., Iterator[Piece]]
-"""How rows of several runs become one run: `merged_by_code`, or `end_to_end` as they arrived."""
+"""How rows of several runs become one run: `merged_by_code` (store/merging.py), or `end_to_end` as
+they arrived."""
 
 
 def compact(
@@ -114,22 +114,3 @@ def end_to_end(runs: Sequence[SpilledRun], *, ahead: int) -> Iterator[Piece]:
                 waiting = []
     if waiting:
         yield Piece.concat(waiting, runs[0].schema)
-
-
-def merged_by_code(runs: Sequence[SpilledRun], *, ahead: int) -> Iterator[Piece]:
-    """The rows of all runs in order of code, `ahead` rows of each in memory at a time."""
-    schema = runs[0].schema
-    cursors = [Cursor(run, ahead=ahead) for run in runs]
-    while True:
-        for cursor in cursors:
-            cursor.load()
-        bound = min((b for c in cursors if (b := c.bound()) is not None), default=None)
-        taken = [piece for cursor in cursors for piece in cursor.take_below(bound)]
-        if taken:
-            together = Piece.concat(taken, schema)
-            yield together.take(np.argsort(together.codes, kind="stable"))
-        if bound is None:
-            return
-        if not taken:  # more rows of one code than are loaded at a time
-            for cursor in cursors:
-                yield from cursor.skip_equal(bound)

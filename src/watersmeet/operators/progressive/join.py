@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.model import Side
-from watersmeet.operators.compaction import compact, merged_by_code
+from watersmeet.operators.compaction import compact
 from watersmeet.operators.leaving import OldestFirst
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.progressive import state
@@ -33,6 +33,7 @@ from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
+from watersmeet.store.merging import merged_by_code
 from watersmeet.store.spill import SpillArea
 
 # Runs of a partition that may gather while a task is under way there, and entries in its history.

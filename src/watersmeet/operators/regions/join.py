@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from watersmeet.model import Side
 from watersmeet.operators.blocks import ResidentBlocks
-from watersmeet.operators.compaction import compact, merged_by_code
+from watersmeet.operators.compaction import compact
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.regions import state
 from watersmeet.operators.regions.algorithm import RegionAlgorithm
@@ -31,6 +31,7 @@ from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
+from watersmeet.store.merging import merged_by_code
 from watersmeet.store.runs import SpilledRun
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import IoKind, SpillArea

@@ -16,7 +16,7 @@ import pyarrow as pa
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType
 from watersmeet.operators.blocks import ResidentBlocks
-from watersmeet.operators.compaction import compact, merged_by_code
+from watersmeet.operators.compaction import compact
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.saved import Manifest, SavedRows, StateArea
 from watersmeet.operators.stage import Stage
@@ -32,6 +32,7 @@ from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.rows.tree import JoinTree
 from watersmeet.store.account import MemoryAccount
+from watersmeet.store.merging import merged_by_code
 from watersmeet.store.runs import SpilledRun
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
