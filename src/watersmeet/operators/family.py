@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,12 +17,16 @@ from watersmeet.operators.reference.algorithm import REFERENCE
 from watersmeet.operators.reference.join import ReferenceJoin
 from watersmeet.operators.regions.algorithm import REGIONS
 from watersmeet.operators.regions.join import RegionJoin
+from watersmeet.operators.semistream.algorithm import DEFAULT, SEMI_STREAM
+from watersmeet.operators.semistream.join import SemiStreamJoin
+from watersmeet.operators.semistream.patience import Patience
 from watersmeet.operators.tree.algorithm import TREE
 from watersmeet.operators.tree.join import TreeJoin, check_tree
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.predicates import EqualKeys, IntervalsOverlap
 from watersmeet.rows.schema import MOST_INPUTS, JoinSchema
 from watersmeet.store.account import MemoryAccount
+from watersmeet.store.master.table import Master
 from watersmeet.store.spill import SpillArea
 
 
@@ -109,6 +113,8 @@ ALGORITHMS = _listed(takes_pairs=True)
 """Those for two inputs."""
 MANY_INPUTS = _listed(takes_pairs=False)
 """Those for many inputs."""
+ENRICHING: Mapping[str, Published] = SEMI_STREAM
+"""Those for a stream and a master table, which `make_enricher` makes."""
 
 
 def find_algorithm(name: str) -> Published:
@@ -161,6 +167,85 @@ def restore_operator(
         join.close()
         raise
     return join
+
+
+# ---- a stream and a master table ----------------------------------------------------------------
+
+
+def make_enricher(
+    name: str,
+    schema: JoinSchema,
+    *,
+    master: Master,
+    memory: MemoryAccount,
+    spill: SpillArea,
+    clock: Callable[[], float] = time.monotonic,
+    tuning: Tuning | None = None,
+    deadline: float | None = None,
+    wall: Callable[[], float] = time.time,
+) -> SemiStreamJoin:
+    """A new join of a stream, input 0 of the schema, with a master table that was laid down with
+    the schema's codes of input 1. `auto` is the algorithm that skips. The join closes `master`.
+
+    With a `deadline`, rows that have no partner wait for newer versions, which `take_over` brings,
+    until so many seconds have passed since they arrived, by the clock `wall`.
+    """
+    return SemiStreamJoin(
+        schema,
+        SEMI_STREAM[find_enricher(name).name],
+        master=master,
+        memory=memory,
+        spill=spill,
+        clock=clock,
+        tuning=tuning,
+        patience=None if deadline is None else Patience(deadline, wall),
+    )
+
+
+def restore_enricher(
+    name: str,
+    schema: JoinSchema,
+    *,
+    masters: Sequence[Master],
+    area: StateArea,
+    manifest: Manifest,
+    memory: MemoryAccount,
+    spill: SpillArea,
+    clock: Callable[[], float] = time.monotonic,
+    tuning: Tuning | None = None,
+    deadline: float | None = None,
+    wall: Callable[[], float] = time.time,
+) -> SemiStreamJoin:
+    """A join that goes on from a saved state. `masters` are the one or two versions that the
+    manifest names in `versions`, in that order."""
+    join = SemiStreamJoin(
+        schema,
+        SEMI_STREAM[find_enricher(name).name],
+        master=masters[0],
+        following=masters[1] if len(masters) > 1 else None,
+        memory=memory,
+        spill=spill,
+        clock=clock,
+        tuning=tuning,
+        patience=None if deadline is None else Patience(deadline, wall),
+    )
+    try:
+        join.load(area, manifest)
+    except BaseException:
+        join.close()
+        raise
+    return join
+
+
+def find_enricher(name: str) -> Published:
+    """The algorithm of this name that joins a stream with a master table."""
+    found = ENRICHING.get(DEFAULT if name.lower() == "auto" else name.lower())
+    if found is None:
+        raise InvalidArgument(
+            f"algorithm={name!r} does not join a stream with a master table.",
+            remedy="Use auto, or one of " + ", ".join(ENRICHING) + ".",
+        )
+    return found
 
 
 def check_predicates(name: str, schema: JoinSchema) -> None:

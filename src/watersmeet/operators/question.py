@@ -11,6 +11,7 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import (
     ALGORITHMS,
+    ENRICHING,
     MANY_INPUTS,
     check_predicates,
     find_algorithm,
@@ -62,6 +63,11 @@ class Question:
             raise InvalidArgument(
                 f"algorithm={algorithm!r} joins many inputs.",
                 remedy="Call join_many, or use diner, which does the same for two inputs.",
+            )
+        if algorithm.lower() in ENRICHING:
+            raise InvalidArgument(
+                f"algorithm={algorithm!r} joins a stream with a master table.",
+                remedy="Call enrich, or use auto, which joins two tables or streams.",
             )
         return cls(
             on=on,

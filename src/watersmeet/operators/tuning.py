@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from watersmeet.policies.caching import NO_HYSTERESIS
 from watersmeet.policies.invoke import Invocation
 from watersmeet.store.device import Costs
 
@@ -30,6 +31,10 @@ class Tuning:
 
     For joins by regions: outer_blocks: the most outer blocks that the nested loop has loaded during
     a stall (MaxOuterMem); as many as memory allows if None.
+
+    For joins with a master table: portion_bytes: bytes of the master table that one step reads at
+    most (b pages, the disk buffer); the share of memory for loading if None. switching_factor: sf,
+    by how much a value must cost less in the cache to be moved there.
     """
 
     partitions: int = 32
@@ -48,3 +53,5 @@ class Tuning:
     invocation: Invocation = field(default_factory=Invocation)
     remaps: bool = True
     outer_blocks: int | None = None
+    portion_bytes: int | None = None
+    switching_factor: float = NO_HYSTERESIS

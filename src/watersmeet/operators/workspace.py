@@ -40,13 +40,15 @@ class Workspace:
         spill: SpillArea,
         tuning: Tuning,
         blocks: int,
+        metrics: Metrics | None = None,
     ) -> None:
-        """`blocks` is how many spilled blocks the mechanism loads at a time."""
+        """`blocks` is how many spilled blocks the mechanism loads at a time; `metrics` are its own,
+        if it counts more than others."""
         self.schema = schema
         self.tuning = tuning
         self.account = account
         self.spill = spill
-        self.metrics = Metrics.of(len(schema.inputs))
+        self.metrics = metrics or Metrics.of(len(schema.inputs))
         self.memory = memory
         self.shares = shares = MemoryShares.split(account.limit)
         self.block_bytes = max(min(spill.block_bytes, shares.block(blocks)), _SMALLEST_BLOCK)

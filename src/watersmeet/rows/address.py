@@ -65,6 +65,8 @@ class Matches:
     rows: tuple[Rows | None, ...]
     stage: str
     """Where in the algorithm it was found."""
+    version: str | None = None
+    """The version of the master table that the rows have met, in joins with one."""
 
     def __len__(self) -> int:
         return next((len(rows) for rows in self.rows if rows is not None), 0)

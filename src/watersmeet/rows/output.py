@@ -122,6 +122,16 @@ def output_columns(
     return tuple(columns)
 
 
+def with_version_column(output: pa.Schema, name: str) -> pa.Schema:
+    """The output with one more column, for the version of a master table that a row has met."""
+    if name in output.names:
+        raise SchemaError(
+            f"version_column={name!r} is the name of a column of the output already.",
+            remedy="Choose another name.",
+        )
+    return output.append(pa.field(name, pa.string(), nullable=False))
+
+
 def _given(declared: pa.Schema, kept: pa.Schema) -> pa.Schema:
     fields = [
         mine if isinstance(mine.type, pa.BaseExtensionType) else other

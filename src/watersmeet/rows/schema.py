@@ -20,7 +20,7 @@ from watersmeet.rows.intervals import Overlap
 from watersmeet.rows.keys import KeyColumn, Rehash, codec_for, equal_keys
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.on import Asked, KeyNames, On, check_name, name_of, parse_on
-from watersmeet.rows.output import KeyPair, OutputColumn, output_columns
+from watersmeet.rows.output import KeyPair, OutputColumn, output_columns, with_version_column
 from watersmeet.rows.predicates import (
     Encode,
     EqualKeys,
@@ -84,6 +84,8 @@ class JoinSchema:
     """For each input, the functions that compute its codes, one for each of its predicates."""
     _verifiers: tuple[Verify | None, ...]
     """For each predicate the function that decides; None if codes do."""
+    version_column: str | None = None
+    """The last output column, if it is to say which version of a master table a row has met."""
 
     @classmethod
     def resolve(
@@ -96,6 +98,7 @@ class JoinSchema:
         suffixes: tuple[str, str] = ("", "_right"),
         condition: ConditionLike | None = None,
         rehash: Rehash | None = None,
+        version_column: str | None = None,
     ) -> JoinSchema:
         """The schema of a join of two inputs; errors are found here, before a row is read.
 
@@ -111,7 +114,7 @@ class JoinSchema:
         ['id', 'total', 'total_right']
         """
         how = JoinType.parse(how)
-        return cls._resolve(
+        schema = cls._resolve(
             (left, right),
             parse_on(on),
             how,
@@ -119,6 +122,11 @@ class JoinSchema:
             condition=condition,
             rehash=rehash,
         )
+        return schema if version_column is None else schema._with_version(version_column)
+
+    def _with_version(self, name: str) -> JoinSchema:
+        output = with_version_column(self.output, name)
+        return replace(self, output=output, version_column=name)
 
     @classmethod
     def resolve_many(
@@ -229,6 +237,13 @@ class JoinSchema:
         """The schema of stored rows: the input's columns, and hidden columns where needed."""
         return self._stored[input]
 
+    def with_stored(self, input: int, field: pa.Field) -> JoinSchema:
+        """The same join, whose stored rows of an input have one more column, the last. `encode`
+        does not know of it: whoever stores rows appends it."""
+        stored = list(self._stored)
+        stored[input] = stored[input].append(field)
+        return replace(self, _stored=tuple(stored))
+
     def encode(self, input: int, batch: pa.RecordBatch) -> EncodedRows:
         """Codes for a batch; the rows that come back have the schema `stored(input)`."""
         batch = self._intakes[input].accept(batch)
@@ -313,6 +328,8 @@ class JoinSchema:
         """Copy the matched rows into a batch; the columns of a missing input are null."""
         count = len(matches)
         arrays = [column.gather(matches.rows, count) for column in self.columns]
+        if self.version_column is not None:
+            arrays.append(pa.repeat(pa.scalar(matches.version, pa.string()), count))
         return pa.RecordBatch.from_arrays(arrays, schema=self.output)
 
     # ---- two inputs, one equality ---------------------------------------------------------------
@@ -324,11 +341,16 @@ class JoinSchema:
 
     def same_keys(self, side: Side, first: Rows, second: Rows) -> bool:
         """Whether first[i] and second[i], rows of one side with equal codes, have equal keys."""
+        return bool(self.equal_keys(side, first, second).all())
+
+    def equal_keys(self, side: Side, first: Rows, second: Rows) -> Mask:
+        """For which i the rows first[i] and second[i] of one side, with equal codes, have equal
+        keys."""
         if self.codes_decide:
-            return True
+            return np.ones(len(first), np.bool_)
         (number,) = self.at(side)
         key = self.equal.exact(side, self._hidden[number][side])
-        return bool(equal_keys(first, key, second, key).all())
+        return equal_keys(first, key, second, key)
 
 
 def _keys(predicates: Sequence[Predicate]) -> list[tuple[tuple[int, int], KeyPair]]:

@@ -1,0 +1,154 @@
+"""Stream rows without a partner that wait for newer versions of the master table, until a deadline.
+
+They are many and nobody asks for them until the next version comes, so they are kept on disk, but
+for the last few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from watersmeet.model import Side
+from watersmeet.operators.semistream.memory import SemiStreamMemory
+from watersmeet.rows.address import Index
+from watersmeet.rows.leaves import Mask
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.index import Codes
+from watersmeet.store.runs import Piece, RunWriter, SpilledRun, stamped
+from watersmeet.store.spill import IoKind, SpillArea
+
+SINCE = pa.field("__since", pa.int64(), nullable=False)
+"""When a row arrived, in microseconds; the last column of rows that may have to be patient."""
+
+# The part of the capacity for rows that have not been written yet.
+_IN_MEMORY = 1 / 16
+# A run is written when its rows came in this part of the time they have, so that they can be
+# reported soon after the first of them has no time left.
+_TIME_OF_A_RUN = 1 / 16
+_MICROSECONDS = 1e6
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How many seconds a row has from its arrival to find a partner, by the clock `wall`, which
+    goes on when the join is saved and restored elsewhere."""
+
+    deadline: float
+    wall: Callable[[], float]
+
+
+class PatientRows:
+    """Rows that no master row has met, with their codes and the time at which they arrived."""
+
+    def __init__(
+        self,
+        schema: JoinSchema,
+        memory: SemiStreamMemory,
+        *,
+        spill: SpillArea,
+        patience: Patience,
+        block_bytes: int,
+    ) -> None:
+        self._schema = schema.stored(Side.LEFT)
+        self._memory = memory
+        self._spill = spill
+        self._time = int(patience.deadline * _MICROSECONDS)
+        self._wall = patience.wall
+        self._block_bytes = block_bytes
+        self._pieces: list[Piece] = []
+        self._first = 0
+        """When the first of the rows in memory arrived."""
+        self.runs: list[SpilledRun] = []
+        """Their `earliest` and `latest` are the times at which rows arrived."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._pieces)) + sum(run.rows for run in self.runs)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows in memory."""
+        return sum(piece.batch.nbytes for piece in self._pieces)
+
+    def now(self) -> int:
+        return int(self._wall() * _MICROSECONDS)
+
+    def stamped(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows that arrive now, with the time."""
+        times = pa.array(np.full(len(rows), self.now()))
+        return pa.RecordBatch.from_arrays([*rows.columns, times], schema=self._schema)
+
+    def have_time(self, rows: pa.RecordBatch) -> Mask:
+        """Which rows may wait for another version."""
+        return _times(rows) + self._time > self.now()
+
+    def add(self, codes: Codes, rows: pa.RecordBatch) -> None:
+        """Have rows wait for the next version."""
+        if not len(rows):
+            return
+        none = pa.array(np.zeros(len(rows), np.int64))
+        columns = [pa.array(codes), none, none, *rows.columns]
+        batch = pa.RecordBatch.from_arrays(columns, schema=stamped(self._schema))
+        times = _times(rows)
+        first = int(times.min())
+        self._first = min(self._first, first) if self._pieces else first
+        self._pieces.append(Piece(batch, codes))
+        spread = int(times.max()) - self._first
+        full = self.nbytes > _IN_MEMORY * self._memory.capacity
+        if full or spread > _TIME_OF_A_RUN * self._time:
+            self.write()
+
+    def write(self) -> None:
+        """Have all rows on disk."""
+        if not self._pieces:
+            return
+        pieces, self._pieces = self._pieces, []
+        mean = sum(piece.batch.nbytes for piece in pieces) / sum(map(len, pieces))
+        rows = max(int(self._block_bytes / max(mean, 1.0)), 1)
+        writer = RunWriter(self._spill, self._schema, IoKind.FLUSH, block_rows=rows)
+        times = [_times(piece.rows) for piece in pieces]
+        for piece in pieces:
+            writer.append(piece)
+        arrived = min(int(t.min()) for t in times), max(int(t.max()) for t in times)
+        self.runs.append(writer.cut((0, 0), arrived=arrived))
+        writer.close()
+
+    def overdue(self) -> Iterator[pa.RecordBatch]:
+        """Take out rows that have no time left: whole runs, when the last row has none."""
+        now = self.now()
+        gone = [run for run in self.runs if run.latest + self._time <= now]
+        self.runs = [run for run in self.runs if run.latest + self._time > now]
+        for _, rows in _read(gone):
+            yield rows
+        if self._pieces and self._first + self._time <= now:
+            pieces, self._pieces = self._pieces, []
+            for piece in pieces:
+                timely = self.have_time(piece.rows)
+                yield piece.take(np.flatnonzero(~timely)).rows
+                kept = piece.take(np.flatnonzero(timely))
+                self.add(kept.codes, kept.rows)
+
+    def take_all(self) -> Iterator[tuple[Codes, pa.RecordBatch]]:
+        """Take out all rows. Others may be added meanwhile."""
+        pieces, self._pieces = self._pieces, []
+        runs, self.runs = self.runs, []
+        yield from _read(runs)
+        for piece in pieces:
+            yield piece.codes, piece.rows
+
+
+def _read(runs: list[SpilledRun]) -> Iterator[tuple[Codes, pa.RecordBatch]]:
+    for run in runs:
+        read = run.open(IoKind.SCAN)
+        for number in range(run.block_count):
+            piece = read(number)
+            yield piece.codes, piece.rows
+        run.remove()
+
+
+def _times(rows: pa.RecordBatch) -> Index:
+    times: Index = rows.column(rows.num_columns - 1).to_numpy()
+    return times

@@ -1,0 +1,309 @@
+"""The scan that skips: it goes round the master table, and reads the blocks somebody waits for.
+
+The master table is in order of code, so a waiting row needs only the blocks of its code. Waiting
+rows are in order of code, too: those ahead of the scan, and those behind it, which have to wait
+until the scan has come to the end and begins again. When many wait, nearly every block is read,
+one after the other; when few do, it is a look-up for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from watersmeet.kernels import semistream as kernels
+from watersmeet.kernels import sorting
+from watersmeet.operators.semistream.cache import expanded
+from watersmeet.operators.semistream.caching import AdaptiveCaching
+from watersmeet.operators.semistream.waiting import Numbers, RowOrder, WaitingRows
+from watersmeet.operators.semistream.workspace import SemiStreamWorkspace
+from watersmeet.operators.stage import Stage
+from watersmeet.rows.address import Index, Matches
+from watersmeet.rows.batch import BatchRows
+from watersmeet.store.device import measure_costs
+from watersmeet.store.index import Codes
+from watersmeet.store.master.table import Master, MasterRows
+
+# What a step takes besides reading, measured; while it takes that long, a disk reads on.
+_STEP_SECONDS = 150e-6
+_PAGE_BYTES = 2**16
+
+
+class SkippingScan:
+    """A row meets all blocks of its code, once, in the order of the blocks.
+
+    `block` is the next block of this cycle. A row is `ahead` if its code's first block has not been
+    passed in this cycle, and else `behind`. If one code has more blocks than a step can read, the
+    scan stands `inside` that code for a while: its rows that were ahead when its first block was
+    read stay ahead until its last has been; later ones are behind.
+    """
+
+    def __init__(self, workspace: SemiStreamWorkspace, caching: AdaptiveCaching) -> None:
+        self._workspace = workspace
+        self._memory = workspace.memory
+        self._caching = caching
+        self.block = 0
+        self.inside: int | None = None
+        """Inside a code: rows with a smaller stamp were ahead when its first block was read."""
+        self._merged = 0
+        """Rows with smaller numbers are ahead or behind; the others have arrived since."""
+        self._closing = False
+        """Whether rows that arrive wait for the next version."""
+        self._seconds = 0.0
+        self._gap_bytes: int | None = None
+        self._make_orders()
+
+    def _make_orders(self) -> None:
+        rows = max(self._memory.most_rows(), len(self._table) + 2)
+        self.ahead, self.behind = RowOrder(rows), RowOrder(rows)
+
+    @property
+    def _master(self) -> Master:
+        return self._workspace.master
+
+    @property
+    def _table(self) -> WaitingRows:
+        table = self._memory.table
+        assert isinstance(table, WaitingRows)
+        return table
+
+    @property
+    def waiting(self) -> int:
+        """How many rows wait, for whichever version."""
+        return self._table.waiting
+
+    @property
+    def is_done(self) -> bool:
+        """Whether no row waits for this version."""
+        late = 0 if self._closing else len(self._table) - self._merged
+        return not (len(self.ahead) or len(self.behind) or late)
+
+    def rows_per_step(self) -> int:
+        """How many rows may come together: as many as there are."""
+        return 2**31
+
+    # ---- rows that arrived ----------------------------------------------------------------------
+
+    def take_in(self) -> None:
+        """Rows that have arrived take part from now on, ahead of the scan or behind it."""
+        if self._closing:
+            return
+        table, first = self._table, self._merged
+        codes, rows = sorting.sort(np.ascontiguousarray(table.codes(slice(first, len(table)))))
+        self._sort_in(codes, rows + np.int32(first))
+        self._merged = len(table)
+
+    def _sort_in(self, codes: Codes, rows: Numbers) -> None:
+        """Put rows ahead of the scan or behind it; their codes are in order."""
+        passed = 0
+        if self.block:
+            # A code that ends the last block may go on in the next: its beginning has been passed.
+            last = self._master.places.last[self.block - 1]
+            passed = int(np.searchsorted(codes, last, side="right"))
+        self.behind.merge(codes[:passed], rows[:passed])
+        self.ahead.merge(codes[passed:], rows[passed:])
+
+    def is_due(self) -> bool:
+        """Whether so many rows have come that a step has to follow: memory alone decides that."""
+        return False
+
+    # ---- the scan -------------------------------------------------------------------------------
+
+    def step(self) -> Iterator[Matches]:
+        """Read the next blocks that somebody waits for; rows whose codes have been passed leave."""
+        if self.is_done:
+            return
+        if not len(self.ahead):
+            self._begin_cycle()
+        began = self._workspace.clock()
+        begin, stop = self._next_blocks()
+        self._count_blocks(begin, stop)
+        places = self._master.places
+        ends = stop == len(places)
+        leaving = len(self.ahead) if ends else self.ahead.below(places.first[stop])
+        meeting, inside = leaving, False
+        if begin < stop and not ends and places.first[stop] == places.last[stop - 1]:
+            # The last code goes on in the next block.
+            meeting = self.ahead.until(places.first[stop])
+            inside = meeting > leaving
+        read = self._read(begin, stop)
+        yield from self._workspace.of_version(self._meet(read, meeting))
+        begun = 0 if self.inside is None else self.ahead.until(places.first[self.block])
+        self._cache(read, begun, leaving)
+        yield from self._leave(leaving)
+        if inside and self.inside is None:
+            self.inside = int(self._table.stamps[self._merged - 1]) + 1
+        elif not inside:
+            self.inside = None
+        self.block = 0 if ends else stop
+        if ends:
+            self._end_cycle()
+        self._seconds += self._workspace.clock() - began
+        self._workspace.report_memory()
+
+    def _begin_cycle(self) -> None:
+        """Nobody is ahead: go on from the first block."""
+        if self.block:
+            self._workspace.metrics.blocks_skipped += len(self._master) - self.block
+            self.block = 0
+            self._end_cycle()
+        self.ahead, self.behind = self.behind, self.ahead
+        self.take_in()
+
+    def _end_cycle(self) -> None:
+        metrics = self._workspace.metrics
+        metrics.cycles += 1
+        metrics.cycle_seconds, self._seconds = self._seconds, 0.0
+        self._caching.begin_cycle()
+
+    def _next_blocks(self) -> tuple[int, int]:
+        """The blocks from `begin` to before `stop` are read next: neighbours that somebody waits
+        for, and between them some that take less time to read than to skip. None if no block has
+        the next code."""
+        places, codes = self._master.places, self.ahead.codes
+        begin = max(self.block, int(np.searchsorted(places.last, codes[0])))
+        if begin == len(places) or places.first[begin] > codes[0]:
+            return begin, begin
+        most = places.ends[begin] + self._workspace.portion_bytes
+        stop = max(int(np.searchsorted(places.ends, most, side="right")) - 1, begin + 1)
+        window = slice(begin, stop)
+        wanted = np.flatnonzero(
+            np.searchsorted(codes, places.first[window])
+            < np.searchsorted(codes, places.last[window], side="right")
+        )
+        gaps = places.ends[begin + wanted[1:]] - places.ends[begin + wanted[:-1] + 1]
+        wide = np.flatnonzero(gaps > self._widest_gap())
+        last = wanted[wide[0]] if len(wide) else wanted[-1]
+        stop = begin + int(last) + 1
+        return begin, self._whole_code(begin, stop)
+
+    def _whole_code(self, begin: int, stop: int) -> int:
+        """Where to stop so that a code somebody waits for is not divided between two steps, if all
+        its blocks can be read by one."""
+        places = self._master.places
+        if stop < len(places) and places.first[stop] == places.last[stop - 1]:
+            code = places.first[stop]
+            its_first = int(np.searchsorted(places.last, code))
+            if its_first > begin and self.ahead.below(code) < self.ahead.until(code):
+                return its_first
+        return stop
+
+    def _widest_gap(self) -> int:
+        """Bytes that take as long to read as a step and a seek."""
+        if self._gap_bytes is None:
+            workspace = self._workspace
+            costs = workspace.tuning.costs or measure_costs(workspace.spill.path, _PAGE_BYTES)
+            a_byte = max(costs.sequential, 1e-9) / _PAGE_BYTES
+            self._gap_bytes = int((costs.random - costs.sequential + _STEP_SECONDS) / a_byte)
+        return self._gap_bytes
+
+    def _count_blocks(self, begin: int, stop: int) -> None:
+        metrics, ends = self._workspace.metrics, self._master.places.ends
+        metrics.blocks_skipped += begin - self.block
+        metrics.blocks_read += stop - begin
+        metrics.bytes_read += int(ends[stop] - ends[begin])
+        metrics.steps += stop > begin
+
+    def _read(self, begin: int, stop: int) -> MasterRows | None:
+        if begin == stop:
+            return None
+        ends = self._master.places.ends
+        self._workspace.report_memory(int(ends[stop] - ends[begin]))
+        return self._master.read(begin, stop)
+
+    def _meet(self, read: MasterRows | None, count: int) -> Iterator[Matches]:
+        """The first rows ahead meet the master rows of their codes."""
+        if read is None or not count:
+            return
+        workspace, table = self._workspace, self._table
+        starts, counts = self._located(read, slice(0, count))
+        sources, stamps = (table, BatchRows(read.rows)), table.stamps
+        rows = self.ahead.rows[:count].astype(np.int64)
+        for pairs in expanded(rows, starts, counts, workspace.pairs):
+            yield from workspace.emitter.pairs(sources, pairs, (stamps, stamps), Stage.MD)
+
+    def _located(self, read: MasterRows, which: slice) -> tuple[Index, Index]:
+        codes = self.ahead.codes[which]
+        starts, counts = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
+        kernels.locate(codes, read.codes, starts, counts)
+        return starts, counts
+
+    def _cache(self, read: MasterRows | None, begun: int, leaving: int) -> None:
+        """Offer the codes of rows that leave to the cache. The first `begun` rows have a code of
+        which blocks were read before this step: not all of its rows are here."""
+        codes = self.ahead.codes[begun:leaving]
+        if self._closing or not len(codes):
+            return
+        firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+        waiting = np.diff(np.append(firsts, len(codes)))
+        if read is None:
+            none = np.zeros(len(firsts), np.int64)
+            rows = self._workspace.no_master_rows()
+            self._caching.admit(codes[firsts], waiting, none, none, rows)
+            return
+        starts, counts = self._located(read, slice(begun, leaving))
+        self._caching.admit(codes[firsts], waiting, starts[firsts], counts[firsts], read.rows)
+
+    def _leave(self, count: int) -> Iterator[Matches]:
+        """The first rows ahead have met all of this version."""
+        workspace, table = self._workspace, self._table
+        rows = self.ahead.rows[:count].astype(np.int64)
+        yield from workspace.without_partner(table, rows)
+        self.ahead.drop(count)
+        table.leave(rows)
+
+    # ---- memory ---------------------------------------------------------------------------------
+
+    def close_gaps(self) -> None:
+        """Forget the rows that have left."""
+        table = self._table
+        if not table.left:
+            return
+        keep = table.kept()
+        numbers = np.cumsum(keep, dtype=np.int32) - np.int32(1)
+        self._merged = int(np.count_nonzero(keep[: self._merged]))
+        self._memory.forget(keep)
+        self.ahead.renumber(numbers)
+        self.behind.renumber(numbers)
+        self._workspace.forget_old_marks()
+
+    def begin_anew(self, stood: dict[str, Any] | None = None) -> None:
+        """The table was made anew: find all its rows again. The scan goes on where it stands, or
+        where a saved one `stood`."""
+        stood = stood or self.save()
+        self._make_orders()
+        self._load(stood)
+
+    # ---- versions and saved states --------------------------------------------------------------
+
+    def close_version(self) -> None:
+        """Rows that arrive from now on wait for the next version; the others finish with this."""
+        self.take_in()
+        self._closing = True
+
+    def open_version(self) -> None:
+        """The next version is there, and nobody waits for the last one."""
+        self.close_gaps()
+        self._closing = False
+        self.block, self.inside, self._merged = 0, None, 0
+        self.take_in()
+
+    def save(self) -> dict[str, Any]:
+        """Where the scan stands, as JSON values. Gaps have been closed."""
+        late = len(self._table) - self._merged if self._closing else 0
+        return {"block": self.block, "inside": self.inside, "late": late, "closing": self._closing}
+
+    def _load(self, saved: dict[str, Any]) -> None:
+        table = self._table
+        self.block, self.inside = saved["block"], saved["inside"]
+        self._merged = len(table) - saved["late"]
+        codes, rows = sorting.sort(np.ascontiguousarray(table.codes(slice(0, self._merged))))
+        if self.inside is not None:
+            begun = codes == self._master.places.first[self.block]
+            begun &= table.stamps[rows] < self.inside
+            self.ahead.merge(codes[begun], rows[begun])
+            codes, rows = codes[~begun], rows[~begun]
+        self._sort_in(codes, rows)
+        self._closing = saved["closing"]

@@ -1,0 +1,32 @@
+"""Every join with a master table, on made-up arrivals and versions: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+from tests.contract.enriching import HOWS, Enrichment, enrichments, play
+from watersmeet.model import JoinType
+from watersmeet.operators.family import ENRICHING
+
+
+def check(name: str, how: JoinType, examples: int) -> None:
+    @settings(max_examples=examples)
+    @given(case=enrichments((name,), (how,)))
+    def every_schedule_gives_the_join(case: Enrichment) -> None:
+        play(case)
+
+    every_schedule_gives_the_join()
+
+
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("name", ENRICHING)
+def test_every_schedule_gives_the_join(name: str, how: JoinType) -> None:
+    check(name, how, settings().max_examples // 5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENRICHING)
+def test_many_more_schedules_give_the_join(name: str) -> None:
+    for how in HOWS:
+        check(name, how, 1000)
