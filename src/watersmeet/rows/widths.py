@@ -24,7 +24,8 @@ def row_widths(batch: pa.RecordBatch) -> Widths:
     """Bytes of each row."""
     widths = np.zeros(len(batch), np.int64)
     for column in batch.columns:
-        widths += _widths(column)
+        width = _fixed_width(column.type)
+        widths += _widths(column) if width is None else width
     return widths
 
 

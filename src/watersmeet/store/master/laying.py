@@ -1,38 +1,56 @@
 """Lays a master table down: writes its rows once, in order of code, within a memory limit.
 
-Rows are gathered until a third of the memory is full, sorted, and written to the scratch area as a
-run; at the end all runs are merged into the file. A table that fits that third never sees the
-scratch area.
+Rows are gathered until a third of the memory is full, sorted, and written as a table of their own
+to the scratch area. At the end these tables are merged into the file. Rows that fit that third are
+never in the scratch area.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import xxhash
 
-from watersmeet.kernels import sorting
+from watersmeet.model import Side
 from watersmeet.rows.encoded import Codes
-from watersmeet.rows.values import rows_at
-from watersmeet.store.master.blocks import MAGIC, PLACE_BYTES, BlockPlaces, MasterEnd
-from watersmeet.store.merging import merged_by_code
-from watersmeet.store.runs import Piece, RunWriter, SpilledRun, stamped
-from watersmeet.store.spill import IoKind, SpillArea, unusable
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.master.blocks import PLACE_BYTES
+from watersmeet.store.master.merging import Ordered, in_order, merged
+from watersmeet.store.master.table import Master, describe
+from watersmeet.store.master.writing import MasterWriter, new_file, with_code
+from watersmeet.store.spill import SpillArea, unusable
 
 Encode = Callable[[pa.RecordBatch], tuple[Codes, pa.RecordBatch]]
 """The codes of a batch's rows that have a key, and these rows as they are stored."""
 
 _GATHERED_SHARE = 3
+# The texts of rows that are put together may have no more bytes than an int32 counts.
+_MOST_GATHERED = 2**30
 # A block is read whole for the sake of one row, and takes as long to decode as 1,000 of its rows.
 _BLOCK_BYTES = 256 * 1024
 _FEWEST_BYTES = 4096
 # Of the memory of a join, the index of blocks takes at most this part.
 _INDEX_SHARE = 64
-_MERGED_AT_ONCE = 32
+# And a block at most this one, since a step reads a 24th.
+_BLOCK_SHARE = 48
+# Blocks in the scratch area: so small that many tables can be merged at once.
+_PARTS_GATHERED = 512
+_MOST_TABLES = 256  # Each has an open file.
+
+
+def encoder(schema: JoinSchema) -> Encode:
+    """Encodes rows of the right input of a join, which is the master."""
+
+    def encode(batch: pa.RecordBatch) -> tuple[Codes, pa.RecordBatch]:
+        encoded = schema.encode(Side.RIGHT, batch).with_keys()
+        return encoded.codes, encoded.rows
+
+    return encode
 
 
 def lay_down(
@@ -40,130 +58,130 @@ def lay_down(
     encode: Encode,
     *,
     schema: pa.Schema,
-    target: Path,
+    target: str | os.PathLike[str],
     scratch: SpillArea,
     memory: int,
-    facts: dict[str, Any],
-) -> None:
-    """Write the rows of `batches`, as `encode` stores them with this schema, to a new file.
+    reader_memory: int | None = None,
+    version: str,
+    argument: str = "spill_dir",
+) -> dict[str, Any]:
+    """Write the rows of `batches` to a new file, in the schema in which `encode` stores them; the
+    description of the file, for a manifest.
 
-    `facts` name the version, and are kept with the rows. The file appears under its name when it is
-    complete.
+    `target` is a path, or a URI that `pyarrow.fs` knows; the file appears there when it is
+    complete. `reader_memory` is the limit of the join that will read it, if that is not `memory`;
+    blocks are larger with more of it. `argument` is what the user calls the file's directory.
     """
-    laying = _Laying(schema, scratch, memory)
-    for batch in batches:
-        laying.add(*encode(batch))
-    draft = target.with_name(f"{target.name}.draft")
+    laying = _Laying(schema, scratch.path, memory, reader_memory or memory)
     try:
-        with draft.open("wb") as file:
-            _write(file, laying.in_order(), schema, laying.block_bytes(), facts)
-        draft.replace(target)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise unusable(target.parent, error) from error
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+        for batch in batches:
+            codes, rows = encode(batch)
+            laying.add(codes, rows, without_key=len(batch) - len(rows))
+            del batch, codes, rows  # Or they would stay in memory while the next one is read.
+        facts = {"version": version, "null_keys": laying.without_key}
+        with new_file(target, argument) as out:
+            writer = MasterWriter(out, schema, laying.block_bytes())
+            for ordered in laying.in_order():
+                writer.append(*ordered)
+            end = writer.finish(facts)
+    finally:
+        laying.close()
+    return describe(os.fspath(target), writer.size, end.checksum, end.facts)
 
 
 class _Laying:
     """Rows on their way into order."""
 
-    def __init__(self, schema: pa.Schema, scratch: SpillArea, memory: int) -> None:
+    def __init__(self, schema: pa.Schema, scratch: Path, memory: int, reader_memory: int) -> None:
         self._schema = schema
-        self._scratch = scratch
-        self._memory = memory
-        self._gathered: list[Piece] = []
+        self._columns = with_code(schema)
+        self._reader_memory = reader_memory
+        self._most = min(memory // _GATHERED_SHARE, _MOST_GATHERED)
+        try:
+            self._scratch = Path(tempfile.mkdtemp(prefix="laying-", dir=scratch))
+        except OSError as error:
+            raise unusable(scratch, error) from error
+        self._gathered: list[pa.RecordBatch] = []
+        self._gathered_bytes = 0
         self._bytes = 0
-        self._total_bytes = 0
-        self._rows = 0
-        self._runs: list[SpilledRun] = []
+        self._tables: list[Master] = []
+        self._written = 0
+        self.without_key = 0
 
-    def add(self, codes: Codes, rows: pa.RecordBatch) -> None:
+    def add(self, codes: Codes, rows: pa.RecordBatch, *, without_key: int) -> None:
+        self.without_key += without_key
         if not len(rows):
             return
-        no_stamp = pa.array(np.zeros(len(rows), np.int64))
-        columns = [pa.array(codes), no_stamp, no_stamp, *rows.columns]
-        batch = pa.RecordBatch.from_arrays(columns, schema=stamped(self._schema))
-        self._gathered.append(Piece(batch, codes))
-        self._rows += len(rows)
+        batch = pa.RecordBatch.from_arrays([pa.array(codes), *rows.columns], schema=self._columns)
+        self._gathered.append(batch)
+        self._gathered_bytes += batch.nbytes
         self._bytes += batch.nbytes
-        self._total_bytes += batch.nbytes
-        if self._bytes >= self._memory // _GATHERED_SHARE:
-            self._write_run()
+        if self._gathered_bytes >= self._most:
+            self._put_away()
 
     def block_bytes(self) -> int:
-        """Bytes of a block of the file: few enough that a step can load several, so many that the
-        index of all blocks stays small."""
-        least = self._total_bytes * PLACE_BYTES * _INDEX_SHARE // self._memory
-        return max(min(_BLOCK_BYTES, self._memory // 64), least, _FEWEST_BYTES)
+        """Bytes of a block of the file: few enough that a step can load several."""
+        most = self._reader_memory // _BLOCK_SHARE
+        return max(min(max(_BLOCK_BYTES, self._least_block()), most), _FEWEST_BYTES)
 
-    def in_order(self) -> Iterator[Piece]:
+    def _least_block(self) -> int:
+        """Bytes of a block with which the index of all blocks stays small."""
+        return self._bytes * PLACE_BYTES * _INDEX_SHARE // self._reader_memory
+
+    def in_order(self) -> Iterator[Ordered]:
         """All rows, in order of code."""
-        if not self._runs:
-            if self._gathered:
-                yield self._sorted()
+        if not self._tables:
+            yield from self._sorted()
             return
         if self._gathered:
-            self._write_run()
-        while len(self._runs) > _MERGED_AT_ONCE:
-            some, self._runs = self._runs[:_MERGED_AT_ONCE], self._runs[_MERGED_AT_ONCE:]
-            self._runs.append(self._merged(some))
-        yield from merged_by_code(self._runs, ahead=self._ahead(len(self._runs)))
-        for run in self._runs:
-            run.remove()
+            self._put_away()
+        while self._too_many():
+            self._merge_some()
+        yield from merged(self._tables, nbytes=self._most)
 
-    def _sorted(self) -> Piece:
-        pieces, self._gathered, self._bytes = self._gathered, [], 0
-        together = Piece.concat(pieces, self._schema)
-        pieces.clear()
-        codes, order = sorting.sort(together.codes)
-        return Piece(rows_at(together.batch, order.astype(np.int64)), codes)
+    def close(self) -> None:
+        for table in self._tables:
+            table.close()
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _write_run(self) -> None:
-        piece = self._sorted()
-        self._runs.append(self._written(iter([piece])))
+    def _sorted(self) -> Iterator[Ordered]:
+        if self._gathered:
+            gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+            yield in_order(gathered)
 
-    def _merged(self, runs: list[SpilledRun]) -> SpilledRun:
-        run = self._written(merged_by_code(runs, ahead=self._ahead(len(runs))))
-        for each in runs:
-            each.remove()
-        return run
+    def _put_away(self) -> None:
+        """Write what has been gathered as a table of its own."""
+        self._write(self._sorted())
+        if self._too_many():
+            self._merge_some()
 
-    def _written(self, pieces: Iterator[Piece]) -> SpilledRun:
-        # A merge has a block of each run in memory, and as many rows again in order.
-        rows = self._ahead(_MERGED_AT_ONCE)
-        writer = RunWriter(self._scratch, self._schema, IoKind.FLUSH, block_rows=rows)
-        for piece in pieces:
-            writer.append(piece)
-        run = writer.cut((0, 0))
-        writer.close()
-        return run
-
-    def _ahead(self, runs: int) -> int:
-        """How many rows of each run are in memory at a time."""
-        row_bytes = max(self._total_bytes / max(self._rows, 1), 1)
-        return max(int(self._memory / _GATHERED_SHARE / runs / row_bytes / 2), 1)
-
-
-def _write(
-    file: BinaryIO, pieces: Iterator[Piece], schema: pa.Schema, block_bytes: int, facts: Any
-) -> None:
-    columns = pa.schema([pa.field("__code", pa.uint64(), nullable=False), *schema])
-    offset = file.write(MAGIC)
-    places = []
-    for piece in pieces:
-        batch = pa.RecordBatch.from_arrays(
-            [pa.array(piece.codes), *piece.rows.columns], schema=columns
+    def _too_many(self) -> bool:
+        """Whether merging all tables would take more memory than there is: a block of each must
+        fit in half of it."""
+        largest = sum(int(table.lengths.max()) for table in self._tables)
+        return len(self._tables) > 2 and (
+            len(self._tables) > _MOST_TABLES or largest > self._most // 2
         )
-        size = max(int(block_bytes / max(batch.nbytes / len(batch), 1)), 1)
-        for start in range(0, len(batch), size):
-            block = batch.slice(start, size)
-            message = block.serialize()
-            file.write(message)
-            codes = piece.codes[start : start + size]
-            checksum = xxhash.xxh3_64_intdigest(message)
-            places.append((offset, checksum, int(codes[0]), int(codes[-1]), len(codes)))
-            offset += len(message)
-    end = MasterEnd(columns, BlockPlaces.of(places, until=offset), facts)
-    file.write(end.to_bytes())
+
+    def _merge_some(self) -> None:
+        """Merge the smaller half of the tables into one."""
+        tables = sorted(self._tables, key=lambda table: table.nbytes)
+        half = max(len(tables) // 2, 2)
+        some, self._tables = tables[:half], tables[half:]
+        try:
+            self._write(merged(some, nbytes=self._most))
+        finally:
+            for table in some:
+                table.close()
+                Path(table.name).unlink(missing_ok=True)
+
+    def _write(self, pieces: Iterator[Ordered]) -> None:
+        self._written += 1
+        path = self._scratch / f"{self._written:06}"
+        block_bytes = max(min(self._most // _PARTS_GATHERED, _BLOCK_BYTES), _FEWEST_BYTES)
+        with new_file(path, "spill_dir") as out:
+            writer = MasterWriter(out, self._schema, max(block_bytes, self._least_block()))
+            for ordered in pieces:
+                writer.append(*ordered)
+            writer.finish({"version": ""})
+        self._tables.append(Master.open(path))

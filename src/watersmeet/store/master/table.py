@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.fs as fs
 import xxhash
+from numpy.typing import NDArray
 
 from watersmeet.errors import StateError
 from watersmeet.rows.encoded import Codes
@@ -37,26 +39,79 @@ class Master:
     def __init__(self, file: _File, end: MasterEnd) -> None:
         self._file = file
         self._columns = end.columns
+        self._checksum = end.checksum
         self.places: BlockPlaces = end.places
         self.facts = end.facts
         self.schema = pa.schema(list(end.columns)[1:])
-        self.rows = int(self.places.rows.sum())
-        self.nbytes = int(self.places.ends[-1] - self.places.ends[0]) if len(self.places) else 0
-        """Bytes of all blocks, as they are in the file."""
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> Master:
-        """The table in a file: a path, or a URI that `pyarrow.fs` knows."""
+    def open(cls, path: str | os.PathLike[str], described: dict[str, Any] | None = None) -> Master:
+        """The table in a file: a path, or a URI that `pyarrow.fs` knows.
+
+        With a description, an error is raised if it is that of another table.
+        """
         file = _open(os.fspath(path))
         try:
-            return cls(file, _read_end(file))
+            found = cls(file, _read_end(file))
+            if described is not None and described != found.describe() | {
+                "name": described["name"]
+            }:
+                raise damaged(file.name, "is not the one that was laid down")
+            return found
         except BaseException:
             file.close()
             raise
 
+    def describe(self) -> dict[str, Any]:
+        """What a manifest has to say of it, as JSON values."""
+        return describe(self._file.name, self._file.size, self._checksum, self.facts)
+
+    @property
+    def name(self) -> str:
+        """Its path or URI."""
+        return self._file.name
+
     @property
     def version(self) -> str:
         return str(self.facts["version"])
+
+    @property
+    def rows(self) -> int:
+        return int(self.facts["rows"])
+
+    @property
+    def distinct(self) -> int:
+        """How many codes there are."""
+        return int(self.facts["codes"])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all blocks, as they are in the file."""
+        return int(self.places.ends[-1] - self.places.ends[0])
+
+    @property
+    def first(self) -> Codes:
+        """The smallest code of each block."""
+        return self.places.first
+
+    @property
+    def last(self) -> Codes:
+        """The largest code of each block: the first of the next one, if its rows go on there."""
+        return self.places.last
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """Bytes of each block."""
+        return self.places.lengths
+
+    @property
+    def largest_block(self) -> int:
+        """Bytes of the largest block; 0 if there is none."""
+        return int(self.lengths.max(initial=0))
+
+    @property
+    def block_rows(self) -> NDArray[np.int64]:
+        return self.places.rows
 
     def __len__(self) -> int:
         """How many blocks it has."""
@@ -64,6 +119,11 @@ class Master:
 
     def read(self, first: int, last: int) -> MasterRows:
         """The rows of the blocks from `first` to before `last`, with one read."""
+        batches = self.read_blocks(first, last)
+        return MasterRows.of(batches[0] if len(batches) == 1 else pa.concat_batches(batches))
+
+    def read_blocks(self, first: int, last: int) -> list[pa.RecordBatch]:
+        """The same block by block, each with its codes as its first column."""
         ends = self.places.ends
         start, stop = int(ends[first]), int(ends[last])
         content = memoryview(self._file.read(start, stop - start))
@@ -72,13 +132,25 @@ class Master:
         batches = []
         for block in range(first, last):
             message = content[int(ends[block]) - start : int(ends[block + 1]) - start]
-            if xxhash.xxh3_64_intdigest(message) != int(self.places.table["checksum"][block]):
+            if xxhash.xxh3_64_intdigest(message) != int(self.places.checksums[block]):
                 raise damaged(self._file.name, "has been altered")
             batches.append(pa.ipc.read_record_batch(pa.py_buffer(message), self._columns))
-        return MasterRows.of(batches[0] if len(batches) == 1 else pa.concat_batches(batches))
+        return batches
 
     def close(self) -> None:
         self._file.close()
+
+
+def describe(name: str, size: int, checksum: int, facts: dict[str, Any]) -> dict[str, Any]:
+    """A file of a master table as JSON values. The checksum is written as text: it is too large for
+    numbers in other languages' JSON."""
+    return {
+        "name": name.rpartition("/")[2],
+        "size": size,
+        "checksum": f"{checksum:016x}",
+        "version": facts["version"],
+        "rows": facts["rows"],
+    }
 
 
 class _File(Protocol):
@@ -104,7 +176,13 @@ class _LocalFile:
 
     def read(self, offset: int, length: int) -> bytes:
         try:
-            return os.pread(self._descriptor, length, offset)
+            content = os.pread(self._descriptor, length, offset)
+            # One call reads no more than 2 GB.
+            while len(content) < length and (
+                more := os.pread(self._descriptor, length - len(content), offset + len(content))
+            ):
+                content += more
+            return content
         except OSError as error:
             raise damaged(self.name, f"cannot be read ({error.strerror})") from error
 
