@@ -279,6 +279,7 @@ FORCED = {
 # and a loop that is interrupted.
 NEEDS = {
     "a block is left out after a pause": ("interrupted again and again", "chain"),
+    "blocks are skipped by the codes of another order": ("interrupted", "snowflake"),
     "combinations are reported before the last edge is verified": ("equal hashes", "chain"),
     "arrivals are dropped though rows of others are on disk": ("one after the other", "chain"),
     "one ended input makes all others complete": ("one after the other, in memory", "chain"),
@@ -292,7 +293,7 @@ NEEDS = {
     "a restored loop begins anew": ("saved after every step", "chain"),
     "a restored round begins anew": ("saved after every step", "chain"),
     "rows that have left are restored to memory": ("saved after every step", "chain"),
-    "runs are restored in another order": ("saved after every step", "chain"),
+    "runs are restored in another order": ("saved after every step", "snowflake"),
 }
 
 

@@ -10,7 +10,14 @@ import pyarrow.compute as pc
 
 from watersmeet.rows.address import Index, KeyBuffers
 from watersmeet.rows.buffers import fixed_bytes, has_offsets, variable_bytes
-from watersmeet.rows.values import Values, fixed_width, has_lists, is_ranged, values_of
+from watersmeet.rows.values import (
+    OFFSET_BYTES,
+    Values,
+    fixed_width,
+    has_lists,
+    is_ranged,
+    values_of,
+)
 
 _NO_OFFSETS = np.empty(0, np.int64)
 
@@ -59,7 +66,12 @@ def longest_values(columns: Sequence[pa.Array]) -> int:
     """The longest value of each of these columns, added up."""
     longest = 0
     for column in columns:
-        if len(column):
+        if not len(column):
+            continue
+        if has_offsets(column.type):
+            # Every batch of text passes here twice; this takes a tenth of the time of the other.
+            longest += int(np.diff(variable_bytes(column)[1]).max()) + OFFSET_BYTES
+        else:
             every = np.arange(len(column))
             longest += int(values_of(column).widths(every, every + 1).max())
     return longest

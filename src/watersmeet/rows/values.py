@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
 _FLAG_BYTES = 1
-_OFFSET_BYTES = 9
+OFFSET_BYTES = 9
 
 
 class Values(Protocol):
@@ -95,7 +95,7 @@ class BytesValues:
         return pa.Array.from_buffers(self.kind, len(offsets) - 1, buffers)
 
     def widths(self, starts: Index, stops: Index) -> Index:
-        return self.offsets[stops] - self.offsets[starts] + (stops - starts) * _OFFSET_BYTES
+        return self.offsets[stops] - self.offsets[starts] + (stops - starts) * OFFSET_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class ListValues:
         return pa.Array.from_buffers(self.kind, len(offsets) - 1, buffers, children=[elements])
 
     def widths(self, starts: Index, stops: Index) -> Index:
-        own = (stops - starts) * _OFFSET_BYTES
+        own = (stops - starts) * OFFSET_BYTES
         return own + self.elements.widths(self.offsets[starts], self.offsets[stops])
 
 

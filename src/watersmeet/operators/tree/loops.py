@@ -206,8 +206,7 @@ class TreeLoop:
         places = first + np.flatnonzero(meets)
         kept, nbytes, stopped, place = list[Piece](), 0, False, last
         while len(places) and not stopped:
-            together = self._together(input, self._places[input][places])
-            piece = self._read(input, self._places[input][places[:together]])
+            piece, together, stopped = self._read_some(input, self._places[input][places], pause)
             found = known.partners(step, piece, input)
             if len(found):
                 kept.append(piece if len(found) == len(piece) else piece.take(found))
@@ -215,10 +214,12 @@ class TreeLoop:
             places = places[together:]
             # Not after the last block: the loop comes to the innermost input in every stall, be it
             # ever so short.
-            if len(places) and (nbytes >= self._share(round) or pause()):
-                place = int(places[0])
-                stopped = nbytes < self._share(round)
-                break
+            if len(places):
+                full = nbytes >= self._share(round)
+                stopped = stopped or (not full and pause())
+                if full or stopped:
+                    place = int(places[0])
+                    break
         self._cut(round, input, place)
         if not stopped:
             stored = self._workspace.schema.stored(input)
@@ -257,6 +258,17 @@ class TreeLoop:
         blocks = self._workspace.blocks[input]
         pieces = [blocks.read(int(number)) for number in numbers]
         return Piece.concat(pieces, self._workspace.schema.stored(input))
+
+    def _read_some(self, input: int, numbers: Index, pause: Pause) -> tuple[Piece, int, bool]:
+        """The rows of as many blocks, from the first, as are joined at a time; their number; and
+        whether `pause`, which is asked between them, has said to stop: no more rows shall wait than
+        arrive while one block is read."""
+        most = self._together(input, numbers)
+        blocks = self._workspace.blocks[input]
+        pieces, stopped = [blocks.read(int(numbers[0]))], False
+        while len(pieces) < most and not (stopped := pause()):
+            pieces.append(blocks.read(int(numbers[len(pieces)])))
+        return Piece.concat(pieces, self._workspace.schema.stored(input)), len(pieces), stopped
 
     def _towards(self, round: Round, input: int) -> Step:
         """The step to an inner input from the one before it that it has an edge with."""
@@ -302,13 +314,12 @@ class TreeLoop:
         steps = probing_sequence(input, ends, lambda _, other: sizes[other])
         stopped = False
         while len(places) and not stopped:
-            together = self._together(input, self._places[input][places])
+            piece, together, stopped = self._read_some(input, self._places[input][places], pause)
             self._workspace.metrics.blocks_joined += together
-            piece = self._read(input, self._places[input][places[:together]])
             yield from self._join_rows(input, piece, steps, stage)
             box[input][0] = int(places[together - 1]) + 1
             places = places[together:]
-            stopped = pause()
+            stopped = stopped or pause()
         if not len(places):
             round.boxes.pop()
         return stopped
