@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import make_enricher, restore_enricher
 from watersmeet.operators.semistream.join import SemiStreamJoin
-from watersmeet.operators.semistream.laying import master_encoder
 from watersmeet.operators.tuning import Costs, Tuning
 from watersmeet.rows.address import Matches
 from watersmeet.rows.schema import JoinSchema
@@ -301,8 +300,8 @@ def lay_down(
     scratch = SpillArea(path.parent)
     with mock.patch.object(laying, "_FEWEST_BYTES", block_bytes):
         laying.lay_down(
-            batches, master_encoder(schema), schema=schema.stored(Side.RIGHT), target=path,
-            scratch=scratch, memory=64 * block_bytes, facts={"version": version},
+            batches, laying.encoder(schema), schema=schema.stored(Side.RIGHT), target=path,
+            scratch=scratch, memory=48 * block_bytes, version=version,
         )  # fmt: skip
     scratch.close()
 

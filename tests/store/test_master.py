@@ -208,9 +208,14 @@ def test_keys_of_text_bring_what_verifies_them(area: SpillArea) -> None:
 def test_neighbouring_blocks_are_one_read(area: SpillArea, monkeypatch: pytest.MonkeyPatch) -> None:
     master = laid_down(numbers(5_000), area, memory=64 * 1024)
     parts = [master.read(block, block + 1).rows for block in range(3, 9)]
-    reads = []
+    reads: list[tuple[int, int, int]] = []
     pread = os.pread
-    monkeypatch.setattr(os, "pread", lambda *args: reads.append(args) or pread(*args))
+
+    def counted(*arguments: int) -> bytes:
+        reads.append(arguments)  # type: ignore[arg-type]
+        return pread(*arguments)
+
+    monkeypatch.setattr(os, "pread", counted)
     together = master.read(3, 9)
     assert len(reads) == 1
     assert together.rows.equals(pa.concat_batches(parts))

@@ -57,11 +57,14 @@ class BlockPlaces:
     @classmethod
     def of(cls, places: Sequence[Place], *, until: int) -> BlockPlaces:
         table = np.array(places, "<u8").reshape(len(places), _PARTS)
-        return cls(*np.ascontiguousarray(table.T), until=until)
+        offsets, checksums, first, last, counts = np.ascontiguousarray(table.T)
+        return cls(offsets, checksums, first, last, counts, until)
 
     @classmethod
     def from_bytes(cls, content: bytes, *, until: int) -> BlockPlaces:
-        return cls(*np.frombuffer(content, "<u8").reshape(_PARTS, -1), until=until)
+        parts = np.frombuffer(content, "<u8").reshape(_PARTS, -1)
+        offsets, checksums, first, last, counts = parts
+        return cls(offsets, checksums, first, last, counts, until)
 
     def to_bytes(self) -> bytes:
         parts = (self.offsets, self.checksums, self.first, self.last, self.counts)
