@@ -67,7 +67,7 @@ reproduce: setup ## the papers' figures and claims, at full scale (SCALE=0.1 for
 lock: setup ## resolve pyproject.toml again into requirements.lock (ARGS=--upgrade for newer versions)
 	@command -v uv >/dev/null || $(BIN)/python -m pip install --quiet --target $(VENV)/uv uv
 	@PATH="$$PATH:$(CURDIR)/$(VENV)/uv/bin" uv pip compile -q --universal --generate-hashes \
-	    --no-emit-index-url --no-header --python-version 3.11 --extra plots --extra spark --extra demo \
+	    --no-emit-index-url --no-header --python-version 3.11 --extra plots --extra postgres --extra spark --extra demo \
 	    --group test --group check --group bench pyproject.toml -o requirements.lock $(ARGS)
 
 clean: ## remove everything that can be made again

@@ -15,8 +15,9 @@ from watersmeet import errors
 
 __all__ = [
     "StreamLog", "__version__", "aggregate", "avg", "band", "between", "count", "errors", "join",
-    "join_many", "join_many_streams", "join_streams", "local", "overlaps", "session", "stddev",
-    "stddev_pop", "stream_error", "stream_metrics", "sum", "var_pop", "variance", "within",
+    "join_many", "join_many_streams", "join_streams", "local", "overlaps", "postgres", "session",
+    "stddev", "stddev_pop", "stream_error", "stream_metrics", "sum", "var_pop", "variance",
+    "within",
 ]  # fmt: skip
 
 # What needs Spark, and the module it comes from.
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
         var_pop,
         variance,
     )
+    from watersmeet.local.postgres import postgres
     from watersmeet.rows.intervals import between, overlaps
     from watersmeet.rows.spans import band, within
     from watersmeet.spark.aggregates.aggregate import aggregate
@@ -75,6 +77,8 @@ else:
             return getattr(import_module("watersmeet.rows.spans"), name)
         if name in _INTERVALS:
             return getattr(import_module("watersmeet.rows.intervals"), name)
+        if name == "postgres":
+            return import_module("watersmeet.local.postgres").postgres
         if name in _SPARK:
             return getattr(_import_spark(_SPARK[name], name), name)
         if name == "__version__":

@@ -52,6 +52,10 @@ class InputChanged(WatersmeetError):
     """A file of the input is no longer what it was when the join began."""
 
 
+class Unreachable(WatersmeetError):
+    """A server that an input comes from does not answer, however often it was asked."""
+
+
 class SourceFailed(WatersmeetError):
     """An input raised. `__cause__` is its own error; the counts say how far the join had come."""
 

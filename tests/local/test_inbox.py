@@ -5,7 +5,7 @@ import threading
 import pyarrow as pa
 import pytest
 
-from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox, Wanted
+from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox, News, Wanted
 from watersmeet.local.sources import MAX_ROWS
 from watersmeet.model import Side
 from watersmeet.store.account import MemoryAccount
@@ -152,7 +152,7 @@ def reading(inbox: Inbox, side: Side, batches: list[pa.RecordBatch]) -> threadin
     return thread
 
 
-def news_of(inbox: Inbox) -> Arrived | Ended | Failed | Wanted:
+def news_of(inbox: Inbox) -> News:
     news = inbox.take(PATIENCE_S)
     assert news is not None, "nothing came"
     return news

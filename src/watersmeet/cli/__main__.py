@@ -22,6 +22,7 @@ _TRACE = "WATERSMEET_TRACE"
 _COMMANDS = {
     "join": "join two files or directories while reading them",
     "join-many": "join several files or directories at once while reading them",
+    "enrich": "join a stream with a large table that changes slowly",
     "aggregate": "estimate an aggregate over a join, better and better, then exactly",
     "demo": "watch a join of two tables answer early, beside Spark's own",
     "reproduce": "run a paper's experiments again and check its claims",

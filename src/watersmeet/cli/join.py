@@ -31,13 +31,7 @@ def add_parser(commands: Any) -> None:
     what = "a file, a directory of files, or a quoted pattern such as 'part-*.parquet'"
     parser.add_argument("left", metavar="LEFT", help=what)
     parser.add_argument("right", metavar="RIGHT", help=what)
-    parser.add_argument(
-        "--on",
-        action="append",
-        default=[],
-        metavar="COLUMN",
-        help="the column that must be equal; LEFT=RIGHT when the names differ; may be repeated",
-    )
+    add_on(parser, sides=("LEFT", "RIGHT"))
     parser.add_argument(
         "--within",
         action="append",
@@ -66,6 +60,18 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--algorithm", default="auto", help="auto (default), rpj, shj, diner, ...")
     add_running(parser)
+
+
+def add_on(parser: argparse.ArgumentParser, *, sides: tuple[str, str]) -> None:
+    """Add the option that names columns that must be equal."""
+    parser.add_argument(
+        "--on",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help=f"the column that must be equal; {'='.join(sides)} when the names differ; may be "
+        "repeated",
+    )
 
 
 def add_running(parser: argparse.ArgumentParser) -> None:
@@ -133,7 +139,7 @@ def deliver(
 
 def _on(arguments: argparse.Namespace) -> list[str | tuple[str, str] | Near]:
     on = [
-        *map(_columns, arguments.on),
+        *map(columns_of, arguments.on),
         *map(parse_band, arguments.within),
         *map(_between, arguments.between),
         *map(_overlaps, arguments.overlaps),
@@ -198,6 +204,7 @@ def _width(text: str) -> Decimal | str:
         return text
 
 
-def _columns(on: str) -> str | tuple[str, str]:
+def columns_of(on: str) -> str | tuple[str, str]:
+    """The column, or the two columns, of an option such as --on id or --on id=user."""
     left, equals, right = on.partition("=")
     return (left, right) if equals else on

@@ -10,22 +10,23 @@ import pyarrow as pa
 
 from watersmeet.errors import SchemaError, SourceFailed, WatersmeetError, one_line
 from watersmeet.local.aside import Aside
-from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox, Wanted
+from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox, LaidDown, Wanted
 from watersmeet.local.reader import Reader
 from watersmeet.local.sources import Source
 from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator
+from watersmeet.operators.enriching import EnrichQuestion
 from watersmeet.operators.family import make_operator
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
 from watersmeet.operators.stage import Stage
 from watersmeet.rows.address import Matches
-from watersmeet.rows.on import name_of
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.claim import SpillClaim
 from watersmeet.store.leftovers import Leftovers
+from watersmeet.store.master.table import Master
 from watersmeet.store.shares import MemoryShares
 
 
@@ -44,7 +45,7 @@ class Driver:
     def __init__(
         self,
         sources: Sequence[Source],
-        question: Question | ManyQuestion,
+        question: Question | ManyQuestion | EnrichQuestion,
         *,
         schema: JoinSchema | None,
         memory: MemoryAccount,
@@ -57,24 +58,28 @@ class Driver:
         self.shares = MemoryShares.split(memory.limit)
         self.claim = claim
         self.wait_threshold = wait_threshold
+        self.patience: float | None = None
+        """Seconds of silence after which an idle operator is called again; None: never."""
         self.operator: JoinOperator | None = None
         self.schema = schema
         self.rows_read = [0] * len(sources)
         self.rows_out = 0
         self.stalls = 0
         self.complete = [False] * len(sources)
+        arriving = self._arriving()
         self._inbox = Inbox(
             memory,
-            share=self.shares.input // len(sources),
+            share=self.shares.input // len(arriving),
             put_aside=Aside(claim.area.path),
-            expected=[source.first_bytes for source in sources],
+            expected=[source.first_bytes for source in arriving],
+            announcing=len(sources) - len(arriving),
         )
-        for input, source in enumerate(sources):
+        for input, source in enumerate(arriving):
             if source.schema is not None:
                 self._inbox.show_columns(input, source.schema)
         self._readers = [
             Reader(source, input, self._inbox, memory=memory.limit)
-            for input, source in enumerate(sources)
+            for input, source in enumerate(arriving)
         ]
         self._leftovers = Leftovers(memory.limit)
         self._started = False
@@ -90,9 +95,7 @@ class Driver:
     @property
     def names(self) -> Sequence[str]:
         """What the inputs are called: left and right, or the names of relations."""
-        if isinstance(self.question, ManyQuestion):
-            return self.question.names
-        return [name_of(input) for input in range(len(self.sources))]
+        return self.question.names
 
     def read(self) -> list[tuple[str, int]]:
         """The name of each input, and how many of its rows have been read."""
@@ -122,19 +125,26 @@ class Driver:
                 self.close()
                 raise
 
-    def _run(self) -> Generator[pa.RecordBatch]:
-        self._start()
-        schema = self.columns()
-        operator = self.operator = make_operator(
+    def _arriving(self) -> Sequence[Source]:
+        """The sources that readers read: the first ones, or all."""
+        return self.sources
+
+    def _make(self, schema: JoinSchema) -> JoinOperator:
+        """The operator, as soon as it can be made."""
+        return make_operator(
             self.question.algorithm, schema, memory=self.memory, spill=self.claim.area
         )
+
+    def _run(self) -> Generator[pa.RecordBatch]:
+        self._start()
+        operator = self.operator = self._make(self.columns())
         while not all(self.complete):
             news = self._inbox.take(self.wait_threshold)
             if news is None:
                 self.stalls += 1
                 yield from self._emit(operator.idle(self._inbox.has_news))
                 # Either there is news, or the operator has nothing left to do and can only wait.
-                news = self._inbox.take(None)
+                news = self._inbox.take(self.patience)
             if isinstance(news, Failed):
                 yield from self._give_up(operator, news)
             elif news is not None:
@@ -167,7 +177,7 @@ class Driver:
                 reader.start()
 
     def _heed(
-        self, operator: JoinOperator, news: Arrived | Ended | Wanted
+        self, operator: JoinOperator, news: Arrived | Ended | Wanted | LaidDown
     ) -> Iterator[pa.RecordBatch]:
         if isinstance(news, Arrived):
             self.rows_read[news.input] += len(news.batch)
@@ -177,9 +187,14 @@ class Driver:
         elif isinstance(news, Wanted):
             yield from self._emit(operator.lend(news.nbytes))
             self._inbox.lend(news.nbytes)
+        elif isinstance(news, LaidDown):
+            yield from self._emit(self._take_over(news.master))
         else:
             self.complete[news.input] = True
             yield from self._emit(operator.end(news.input))
+
+    def _take_over(self, master: Master) -> Iterator[Matches]:
+        raise NotImplementedError("only an enrichment has a master table")
 
     def _emit(self, found: Iterator[Matches]) -> Iterator[pa.RecordBatch]:
         assert self.schema is not None

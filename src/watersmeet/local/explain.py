@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from watersmeet.local.driver import Driver
 from watersmeet.operators.family import find_algorithm, find_mechanism
 from watersmeet.operators.many import ManyQuestion
@@ -20,17 +22,15 @@ _STAGES: dict[str, str] = {
 
 
 def explain(driver: Driver) -> str:
-    shares, memory, metrics = driver.shares, driver.memory, driver.metrics
+    metrics = driver.metrics
     facts = {
-        "join": _question(driver),
+        "join": question_words(driver),
         "algorithm": _algorithm(driver),
-        "memory": f"{megabytes(memory.limit)}: {megabytes(shares.store)} for rows and their index, "
-        f"{megabytes(shares.input)} for input that waits, {megabytes(shares.work)} for work; "
-        f"now {megabytes(memory.used)}, at most {megabytes(memory.peak)} so far",
+        "memory": memory_words(driver, "rows and their index"),
         "spills": _spills(driver),
         "stalls": _stalls(driver),
         "read": " and ".join(f"{rows:,} {name}" for name, rows in driver.read()) + " rows",
-        "results": f"{metrics.rows_out:,} rows{_by_stage(driver)}",
+        "results": f"{metrics.rows_out:,} rows{by_stage(driver, _STAGES)}",
     }
     latest = [str(record) for record in metrics.flushes][-_DECISIONS:]
     if latest:
@@ -39,7 +39,18 @@ def explain(driver: Driver) -> str:
     return "\n".join(lines + [paragraph("", record, hanging=2) for record in latest])
 
 
-def _question(driver: Driver) -> str:
+def memory_words(driver: Driver, what: str) -> str:
+    """How the memory is split; `what` is most of it for."""
+    shares, memory = driver.shares, driver.memory
+    return (
+        f"{megabytes(memory.limit)}: {megabytes(shares.store)} for {what}, "
+        f"{megabytes(shares.input)} for input that waits, {megabytes(shares.work)} for work; "
+        f"now {megabytes(memory.used)}, at most {megabytes(memory.peak)} so far"
+    )
+
+
+def question_words(driver: Driver) -> str:
+    """What is joined with what, and on which columns."""
     inputs = " with ".join(source.name for source in driver.sources)
     if driver.schema is None or isinstance(driver.question, ManyQuestion):
         keys = str(driver.question.on)
@@ -85,8 +96,9 @@ def _stalls(driver: Driver) -> str:
     )
 
 
-def _by_stage(driver: Driver) -> str:
+def by_stage(driver: Driver, stages: Mapping[str, str]) -> str:
+    """How many results came when, in these words for each stage."""
     found = {stage: rows for stage, rows in driver.metrics.results.items() if rows}
     if not found:
         return ""
-    return ": " + "; ".join(f"{rows:,} {_STAGES[stage]}" for stage, rows in found.items())
+    return ": " + "; ".join(f"{rows:,} {stages[stage]}" for stage, rows in found.items())

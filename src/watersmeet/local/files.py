@@ -140,7 +140,7 @@ def _reached(find: Callable[[], list[DataFile]], path: Path, argument: str) -> l
 
 
 def _find_below(root: Path, argument: str) -> list[DataFile]:
-    files = [file for file in sorted(root.rglob("*")) if _is_data(file.relative_to(root))]
+    files = [file for file in sorted(root.rglob("*")) if is_data(file.relative_to(root))]
     found = [(file, form) for file in files if (form := format_of(file)) is not None]
     formats = {form.name for _, form in found}
     if len(formats) != 1:
@@ -167,6 +167,6 @@ def _find_below(root: Path, argument: str) -> list[DataFile]:
     return [DataFile(file, form, partition, keys[str(file)]) for file, form in found]
 
 
-def _is_data(path: Path) -> bool:
+def is_data(path: Path) -> bool:
     """Whether a file is one of data, and not Spark's `_SUCCESS`, `.crc` or `_temporary`."""
     return not any(part.startswith((".", "_")) for part in path.parts)

@@ -15,6 +15,7 @@ import pyarrow as pa
 from watersmeet.local.sources import MAX_ROWS
 from watersmeet.rows.widths import row_widths, total_bytes
 from watersmeet.store.account import MemoryAccount
+from watersmeet.store.master.table import Master
 
 _FIRST_ROWS = 1024
 # Two large batches may take this fraction of all memory together. If they would take more, the
@@ -76,7 +77,15 @@ class Wanted:
     nbytes: int
 
 
-News = Arrived | Ended | Failed | Wanted
+@dataclass(frozen=True, slots=True)
+class LaidDown:
+    """A version of a master table is ready to be read."""
+
+    input: int
+    master: Master
+
+
+News = Arrived | Ended | Failed | Wanted | LaidDown
 
 
 class Inbox:
@@ -97,16 +106,18 @@ class Inbox:
         share: int,
         put_aside: Callable[[pa.RecordBatch], pa.RecordBatch],
         expected: Sequence[int | None] = (0, 0),
+        announcing: int = 0,
     ) -> None:
         """`expected` is how large the first batch of each input may be, None if that is not known.
 
         `put_aside` writes a batch to disk, and returns one of the same rows that takes no memory.
+        So many further inputs as `announcing` says have news, but no batches.
         """
         self._account = account
         self._share = share
         self._put_aside = put_aside
         inputs = len(expected)
-        self._news: list[deque[News]] = [deque() for _ in range(inputs)]
+        self._news: list[deque[News]] = [deque() for _ in range(inputs + announcing)]
         self._held = [0] * inputs
         self._asked = [0] * inputs
         """Bytes of the large batch that a source is making now, by input."""
@@ -124,6 +135,8 @@ class Inbox:
         """Batches that were put aside and are not joined yet."""
         self._latest = list(expected)
         self._lent = 0
+        self._borrowed = 0
+        """Bytes that somebody needs who lays a master table down."""
         self._columns: list[pa.Schema | None] = [None] * inputs
         self._piece_rows = [_FIRST_ROWS] * inputs
         self._turn = 0
@@ -173,13 +186,13 @@ class Inbox:
         for other in self._others(input):
             if self._latest[other] is None and self._asked_at[other]:
                 self._wait_patiently(other, partial(self._has_delivered, other))
-        return max(self._latest[other] or 0 for other in self._others(input))
+        return max((self._latest[other] or 0 for other in self._others(input)), default=0)
 
     def _has_delivered(self, input: int) -> bool:
         return self._latest[input] is not None
 
     def _others(self, input: int) -> list[int]:
-        return [other for other in range(len(self._news)) if other != input]
+        return [other for other in range(len(self._held)) if other != input]
 
     def _wait_for_turn(self, input: int, nbytes: int) -> None:
         """Return when a large batch may be asked for; it is then counted as asked for."""
@@ -276,7 +289,7 @@ class Inbox:
     def _needs(self) -> int:
         """Bytes beyond their shares that the inputs have, or will have when sources deliver."""
         total = sum(self._held) + sum(self._asked)
-        return max(total - len(self._held) * self._share, 0)
+        return max(total - len(self._held) * self._share, 0) + self._borrowed
 
     def _cut(self, input: int, batch: pa.RecordBatch, nbytes: int) -> Iterator[pa.RecordBatch]:
         """Cut a batch into pieces. The first pieces of an input are small, and later ones twice as
@@ -300,6 +313,19 @@ class Inbox:
     def fail(self, input: int, error: BaseException) -> None:
         self._announce(Failed(input, error))
 
+    # ---- what lays a master table down does -----------------------------------------------------
+
+    def borrow(self, nbytes: int) -> None:
+        """Return when the operator has freed so many bytes; 0: they are not needed any more."""
+        with self._changed:
+            self._borrowed = nbytes
+            self._changed.notify_all()
+            if nbytes:
+                self._wait_for(lambda: self._needs() <= self._lent)
+
+    def laid_down(self, input: int, master: Master) -> None:
+        self._announce(LaidDown(input, master))
+
     # ---- what the join does ---------------------------------------------------------------------
 
     def take(self, timeout: float | None) -> News | None:
@@ -314,6 +340,12 @@ class Inbox:
             while not self._news[self._turn]:
                 self._turn = (self._turn + 1) % count
             input, self._turn = self._turn, (self._turn + 1) % count
+            return self._news[input].popleft()
+
+    def take_first(self, input: int) -> News:
+        """Wait for news of one input, and take it."""
+        with self._changed:
+            self._wait_for(lambda: bool(self._news[input]))
             return self._news[input].popleft()
 
     def first(self, input: int) -> News | None:
@@ -358,10 +390,11 @@ class Inbox:
                     queue.clear()
                 self._changed.notify_all()
 
-    def _announce(self, news: Ended | Failed) -> None:
+    def _announce(self, news: Ended | Failed | LaidDown) -> None:
         with self._changed:
             if not self._closed:
-                self._asked[news.input] = self._leaving[news.input] = 0
+                if news.input < len(self._held):
+                    self._asked[news.input] = self._leaving[news.input] = 0
                 self._news[news.input].append(news)
                 self._changed.notify_all()
 

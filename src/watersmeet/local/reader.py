@@ -54,9 +54,9 @@ class Reader:
                 if schema is None:
                     schema = batch.schema
                     self._inbox.show_columns(input, schema)
-                self._check_rows(batch)
+                check_rows(batch, self._source.name, self._memory)
                 nbytes = batch.nbytes
-                self._inbox.put(input, self._fitting(batch, schema))
+                self._inbox.put(input, fitting(batch, schema, self._source.name))
                 del batch  # Or it would stay in memory while this thread waits for room.
                 leftovers.passed(nbytes)
             self._inbox.end(input)
@@ -65,29 +65,32 @@ class Reader:
         except BaseException as error:  # Even SystemExit is raised again in the caller's thread.
             self._inbox.fail(input, error)
 
-    def _check_rows(self, batch: pa.RecordBatch) -> None:
-        """Refuse a row that is too long for the memory: batches are cut into pieces, not rows."""
-        most = self._memory // _ROWS_IN_MEMORY
-        if batch.nbytes <= most or (longest := longest_row(batch)) <= most:
-            return
-        raise MemoryTooSmall(
-            f"{self._source.name} has a row of {longest:,} bytes, of which several must be held at "
-            f"a time; the join has {self._memory:,} bytes in all.",
-            remedy=f'Give it at least memory="{-(-_ROWS_IN_MEMORY * longest // 2**20)}MB", or '
-            "leave the longest columns out.",
-        )
 
-    def _fitting(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        if batch.schema.equals(schema):
-            return batch
-        if batch.schema.names == schema.names and batch.schema.types == schema.types:
-            # Only nullability differs, which says something about the rows and changes none.
-            return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-        raise SchemaError(
-            f"{self._source.name} delivered a batch with the columns {_describe(batch.schema)}, "
-            f"after others with {_describe(schema)}.",
-            remedy="Cast every batch to one schema before joining.",
-        )
+def check_rows(batch: pa.RecordBatch, name: str, memory: int) -> None:
+    """Refuse a row that is too long for the memory: batches are cut into pieces, not rows."""
+    most = memory // _ROWS_IN_MEMORY
+    if batch.nbytes <= most or (longest := longest_row(batch)) <= most:
+        return
+    raise MemoryTooSmall(
+        f"{name} has a row of {longest:,} bytes, of which several must be held at "
+        f"a time; the join has {memory:,} bytes in all.",
+        remedy=f'Give it at least memory="{-(-_ROWS_IN_MEMORY * longest // 2**20)}MB", or '
+        "leave the longest columns out.",
+    )
+
+
+def fitting(batch: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch:
+    """The batch in the schema of the batches before it."""
+    if batch.schema.equals(schema):
+        return batch
+    if batch.schema.names == schema.names and batch.schema.types == schema.types:
+        # Only nullability differs, which says something about the rows and changes none.
+        return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    raise SchemaError(
+        f"{name} delivered a batch with the columns {_describe(batch.schema)}, "
+        f"after others with {_describe(schema)}.",
+        remedy="Cast every batch to one schema before joining.",
+    )
 
 
 def _describe(schema: pa.Schema) -> str:

@@ -106,14 +106,14 @@ def opened(
 ) -> LocalJoin:
     """A run of a question over inputs with these names."""
     limit, shares = MemoryShares.parse(memory)
-    patience = _seconds(wait_threshold)
+    patience = seconds_of(wait_threshold)
     # Small enough that an input's share holds several batches, or readers would wait for the join.
     batch_bytes = shares.input // (4 * len(inputs))
     sources = [
         open_source(each, word=name, batch_bytes=batch_bytes) for name, each in inputs.items()
     ]
     for source in sources:
-        _check_stored(source, limit)
+        check_stored(source, limit)
     driver = Driver(
         sources,
         question,
@@ -161,8 +161,8 @@ class LocalJoin:
         read = " and ".join(f"{rows:,} {name}" for name, rows in driver.read())
         state = "is closed" if self._closed == _CLOSED else self._closed
         return (
-            f"<LocalJoin: {question.how} join by {question.algorithm}, {read} rows read, "
-            f"{driver.rows_out:,} results"
+            f"<{type(self).__name__}: {question.how} join by {question.algorithm}, "
+            f"{read} rows read, {driver.rows_out:,} results"
             f"{f'; {state}' if state else ''}>"
         )
 
@@ -228,7 +228,7 @@ class LocalJoin:
 _CLOSED = "was closed"
 
 
-def _check_stored(source: Source, limit: int) -> None:
+def check_stored(source: Source, limit: int) -> None:
     """Refuse a file with compressed batches larger than memory: they are decompressed whole."""
     if source.first_bytes is not None and source.first_bytes > limit:
         raise MemoryTooSmall(
@@ -239,7 +239,7 @@ def _check_stored(source: Source, limit: int) -> None:
         )
 
 
-def _seconds(wait_threshold: float) -> float:
+def seconds_of(wait_threshold: float) -> float:
     is_number = isinstance(wait_threshold, int | float) and not isinstance(wait_threshold, bool)
     if not is_number or not math.isfinite(wait_threshold) or wait_threshold < 0:
         raise InvalidArgument(

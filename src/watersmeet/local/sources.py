@@ -43,7 +43,7 @@ def open_source(source: Any, *, word: str, batch_bytes: int) -> Source:
     """
     if isinstance(source, str | os.PathLike):
         return _files([_path(source, word)], word=word, batch_bytes=batch_bytes)
-    if isinstance(source, list | tuple) and source and _all_paths(source):
+    if isinstance(source, list | tuple) and source and all_paths(source):
         paths = [_path(each, word) for each in source]
         return _files(paths, word=word, batch_bytes=batch_bytes)
     if isinstance(source, ds.Dataset):
@@ -82,7 +82,7 @@ def _path(path: Any, word: str) -> Path:
     return Path(text)
 
 
-def _all_paths(items: Iterable[Any]) -> bool:
+def all_paths(items: Iterable[Any]) -> bool:
     return all(isinstance(item, str | os.PathLike) for item in items)
 
 

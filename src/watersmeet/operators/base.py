@@ -45,7 +45,8 @@ class JoinOperator(Protocol):
     yielded exactly once, whatever the order of arrivals, the memory and the idle time.
     """
 
-    metrics: Metrics
+    @property
+    def metrics(self) -> Metrics: ...
 
     @property
     def limit(self) -> int:

@@ -50,14 +50,8 @@ class Question:
         condition: ConditionLike | None,
         suffixes: tuple[str, str],
     ) -> Question:
-        _check_text(how, "how", example="inner")
-        _check_text(algorithm, "algorithm", example="auto, " + ", ".join(ALGORITHMS))
-        if not (isinstance(suffixes, tuple | list) and len(suffixes) == 2):
-            raise InvalidArgument(
-                f"suffixes={suffixes!r} is no pair.", remedy='Give two texts, as in ("", "_right").'
-            )
-        for suffix in suffixes:
-            _check_text(suffix, "suffixes", example='("", "_right")')
+        check_text(how, "how", example="inner")
+        check_text(algorithm, "algorithm", example="auto, " + ", ".join(ALGORITHMS))
         auto = algorithm.lower() == "auto"
         if algorithm.lower() in MANY_INPUTS:
             raise InvalidArgument(
@@ -75,7 +69,7 @@ class Question:
             algorithm=find_algorithm(_chosen(on) if auto else algorithm).name,
             auto=auto,
             condition=condition,
-            suffixes=(suffixes[0], suffixes[1]),
+            suffixes=parse_suffixes(suffixes),
         )
 
     def check(self, left: pa.Schema | None, right: pa.Schema | None) -> JoinSchema | None:
@@ -106,6 +100,17 @@ def _chosen(on: Any) -> str:
     return _AUTO_BANDS if near_of(on) else _AUTO
 
 
-def _check_text(value: object, name: str, *, example: str) -> None:
+def parse_suffixes(suffixes: Any) -> tuple[str, str]:
+    """What is appended to a name that both inputs have."""
+    if not (isinstance(suffixes, tuple | list) and len(suffixes) == 2):
+        raise InvalidArgument(
+            f"suffixes={suffixes!r} is no pair.", remedy='Give two texts, as in ("", "_right").'
+        )
+    for suffix in suffixes:
+        check_text(suffix, "suffixes", example='("", "_right")')
+    return suffixes[0], suffixes[1]
+
+
+def check_text(value: object, name: str, *, example: str) -> None:
     if not isinstance(value, str):
         raise InvalidArgument(f"{name}={value!r} is no text.", remedy=f"Use for example {example}.")

@@ -156,6 +156,23 @@ def parse_width(width: Any) -> Width:
     return _parse_text(width) if isinstance(width, str) else width
 
 
+def parse_seconds(span: Any, *, name: str) -> float:
+    """A length of time that a user gave as the argument `name`, in seconds.
+
+    >>> parse_seconds("1 minute 30 seconds", name="refresh"), parse_seconds(5, name="refresh")
+    (90.0, 5.0)
+    """
+    width = _parse_text(span) if isinstance(span, str) else span
+    seconds = width.total_seconds() if isinstance(width, timedelta) else width
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 < seconds < math.inf:
+        raise InvalidArgument(
+            f"{name}={span!r} is no length of time.",
+            remedy=f'Give seconds above zero, a timedelta, or text, as in {name}="10 seconds".',
+        )
+    return float(seconds)
+
+
 def _parse_text(text: str) -> timedelta:
     seconds, end = Decimal(0), 0
     while part := _PART.match(text, end):
