@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from watersmeet.reproduce.jobs import each
 from watersmeet.sim.trace import Trace
 
 
@@ -15,6 +17,11 @@ class Delayed(Protocol):
 
     @property
     def pause(self) -> float: ...
+
+    @property
+    def words(self) -> str:
+        """What is joined, as the beginning of a line."""
+        ...
 
 
 Joined = TypeVar("Joined", bound=Delayed)
@@ -45,3 +52,27 @@ class OnlineRun(Generic[Joined]):
     @property
     def share(self) -> float:
         return self.online / max(self.exact, 1)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.workload.words}  {self.algorithm:<16}  {self.online:>13,} online  "
+            f"{self.share:6.1%}  {self.trace.most_waiting:>7,} waiting  {self.seconds:6.1f} s"
+        )
+
+
+Run = TypeVar("Run", bound=OnlineRun[Any])
+
+
+def run_all(
+    one: Callable[[tuple[Any, str]], Run],
+    planned: Sequence[tuple[Any, str]],
+    *,
+    jobs: int,
+    say: Callable[[str], None],
+) -> dict[tuple[Any, str], Run]:
+    """Run `one` for every workload and algorithm that is planned, and say a line for each."""
+    runs: dict[tuple[Any, str], Run] = {}
+    for number, run in enumerate(each(one, planned, jobs=jobs), start=1):
+        runs[run.workload, run.algorithm] = run
+        say(f"{number:>3}/{len(planned)}  {run}")
+    return runs

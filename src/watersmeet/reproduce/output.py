@@ -9,6 +9,7 @@ from watersmeet.drawing import require_matplotlib
 from watersmeet.errors import InvalidArgument
 from watersmeet.reproduce.chart import Figure, draw
 from watersmeet.reproduce.claim import Claim, write_claims
+from watersmeet.reproduce.curve import write_lines
 from watersmeet.reproduce.page import PageFigure, write_page
 
 
@@ -34,9 +35,13 @@ def publish(
     lead: str,
     parameters: Mapping[str, str],
     command: str,
+    curves: bool = True,
 ) -> None:
-    """Write claims.csv, the figures as SVG and PNG, and index.html. `paper_shows` says for each
-    number of a figure what the paper's own shows."""
+    """Write claims.csv, the figures as SVG and PNG, and index.html; and the figures' curves, if
+    they have not been written with more columns. `paper_shows` says for each number of a figure
+    what the paper's own shows."""
+    if curves:
+        write_lines(figures, out / "curves.csv")
     write_claims(claims, out / "claims.csv")
     plates = [
         PageFigure(draw(figure, out)[0], figure.title, paper_shows[figure.number])

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from watersmeet.reproduce.claim import Claim
-from watersmeet.reproduce.curve import write_lines
 from watersmeet.reproduce.diner.claims import claims
 from watersmeet.reproduce.diner.figures import figures
 from watersmeet.reproduce.diner.runs import run_all
@@ -50,7 +49,6 @@ def reproduce(
     experiments = Experiments(parameters)
     runs = run_all(experiments, jobs=jobs, say=say)
     drawn = figures(experiments, runs)
-    write_lines(drawn, out / "curves.csv")
     found = claims(experiments, runs)
     publish(
         out,

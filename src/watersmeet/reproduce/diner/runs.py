@@ -10,6 +10,7 @@ import numpy as np
 
 from watersmeet.operators.family import make_operator
 from watersmeet.operators.tuning import Costs, Tuning
+from watersmeet.reproduce import online
 from watersmeet.reproduce.diner.settings import (
     DINER,
     HANDING_OVER,
@@ -17,7 +18,6 @@ from watersmeet.reproduce.diner.settings import (
     Parameters,
     Workload,
 )
-from watersmeet.reproduce.jobs import each
 from watersmeet.reproduce.online import OnlineRun
 from watersmeet.rows.spans import within
 from watersmeet.sim.clock import VirtualClock
@@ -104,24 +104,10 @@ def tuning_of(algorithm: str, workload: Workload, parameters: Parameters) -> Tun
 
 def run_all(experiments: Experiments, *, jobs: int, say: Callable[[str], None]) -> Runs:
     """Run everything that a figure needs, and say a line for each."""
-    planned = experiments.plan()
     one = partial(_run_planned, parameters=experiments.parameters)
-    runs: Runs = {}
-    for number, run in enumerate(each(one, planned, jobs=jobs), start=1):
-        runs[run.workload, run.algorithm] = run
-        say(_line(run, f"{number:>3}/{len(planned)}"))
-    return runs
+    return online.run_all(one, experiments.plan(), jobs=jobs, say=say)
 
 
 def _run_planned(planned: tuple[Workload, str], *, parameters: Parameters) -> Run:
     workload, algorithm = planned
     return run_algorithm(algorithm, workload, parameters=parameters)
-
-
-def _line(run: Run, number: str) -> str:
-    workload = run.workload
-    return (
-        f"{number}  {workload.name:<13}  {workload.memory_rows:>6,} rows  {workload.pause:4.0%}  "
-        f"{workload.outer_blocks:>2} blocks  {run.algorithm:<16}  {run.online:>13,} online  "
-        f"{run.share:6.1%}  {run.trace.most_waiting:>7,} waiting  {run.seconds:6.1f} s"
-    )

@@ -52,6 +52,11 @@ class Workload:
         steady = Exponential(INTERVAL)
         return Fragmented(steady, FRAGMENTS, self.pause) if self.pause else steady
 
+    @property
+    def words(self) -> str:
+        memory = f"{self.memory_rows:>6,} rows  {self.pause:4.0%}  {self.outer_blocks:>2} blocks"
+        return f"{self.name:<13}  {memory}"
+
 
 @dataclass(frozen=True)
 class Parameters:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from watersmeet.reproduce.claim import Claim
-from watersmeet.reproduce.curve import write_lines
 from watersmeet.reproduce.diner.report import described as described_for_two
 from watersmeet.reproduce.diner.settings import FRAGMENTS, MAX_OUTER, Parameters
 from watersmeet.reproduce.miner.claims import claims
@@ -33,7 +32,6 @@ def reproduce(
     experiments = Experiments(parameters)
     runs = run_all(experiments, jobs=jobs, say=say)
     drawn = figures(experiments, runs)
-    write_lines(drawn, out / "curves.csv")
     found = claims(experiments, runs)
     publish(
         out,

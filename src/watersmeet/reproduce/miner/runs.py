@@ -10,9 +10,9 @@ from functools import partial
 from watersmeet.operators.family import make_operator
 from watersmeet.operators.tree.join import TreeJoin
 from watersmeet.operators.tuning import Costs, Tuning
+from watersmeet.reproduce import online
 from watersmeet.reproduce.diner.runs import ACCOUNT_BYTES
 from watersmeet.reproduce.diner.settings import MAX_OUTER, Parameters
-from watersmeet.reproduce.jobs import each
 from watersmeet.reproduce.miner.relations import arrivals_of, join_size, schema_of
 from watersmeet.reproduce.miner.settings import HERE, MJOIN, Experiments, Workload
 from watersmeet.reproduce.online import OnlineRun
@@ -95,24 +95,10 @@ def _index_bytes(operator: TreeJoin) -> int:
 
 def run_all(experiments: Experiments, *, jobs: int, say: Callable[[str], None]) -> Runs:
     """Run everything that a figure needs, and say a line for each."""
-    planned = experiments.plan()
     one = partial(_run_planned, parameters=experiments.parameters)
-    runs: Runs = {}
-    for number, run in enumerate(each(one, planned, jobs=jobs), start=1):
-        runs[run.workload, run.algorithm] = run
-        say(_line(run, f"{number:>3}/{len(planned)}"))
-    return runs
+    return online.run_all(one, experiments.plan(), jobs=jobs, say=say)
 
 
 def _run_planned(planned: tuple[Workload, str], *, parameters: Parameters) -> Run:
     workload, algorithm = planned
     return run_algorithm(algorithm, workload, parameters=parameters)
-
-
-def _line(run: Run, number: str) -> str:
-    workload = run.workload
-    return (
-        f"{number}  {workload.shape:<5} of {workload.inputs}  {workload.memory_rows:>6,} rows  "
-        f"{workload.pause:4.0%}  {run.algorithm:<11}  {run.online:>13,} online  {run.share:6.1%}  "
-        f"{run.trace.most_waiting:>7,} waiting  {run.seconds:6.1f} s"
-    )

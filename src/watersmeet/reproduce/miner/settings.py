@@ -67,6 +67,11 @@ class Workload:
     def shape(self) -> str:
         return "star" if self.star else "chain"
 
+    @property
+    def words(self) -> str:
+        memory = f"{self.memory_rows:>6,} rows  {self.pause:4.0%}"
+        return f"{self.shape:<5} of {self.inputs}  {memory}"
+
 
 @dataclass(frozen=True)
 class Point:

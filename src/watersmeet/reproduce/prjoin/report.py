@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from watersmeet.reproduce.claim import Claim
-from watersmeet.reproduce.curve import write_lines
 from watersmeet.reproduce.output import prepare, publish
 from watersmeet.reproduce.prjoin.claims import claims
 from watersmeet.reproduce.prjoin.figures import figures
@@ -56,7 +55,6 @@ def reproduce(
         runs = run_all(parameters, directory=Path(scratch), jobs=jobs, say=say)
     streams = run_streams(parameters, jobs=jobs, say=say)
     drawn = figures(runs, streams, parameters)
-    write_lines(drawn, out / "curves.csv")
     write_io(runs, out / "io.csv")
     found = claims(runs, streams, parameters=parameters, exact=exact)
     publish(

@@ -49,6 +49,7 @@ def reproduce(
         "processor are simulated, the joins are real and complete.",
         parameters=described(parameters),
         command=command(parameters),
+        curves=False,
     )
     return found
 
