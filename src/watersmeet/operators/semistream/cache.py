@@ -8,7 +8,6 @@ here, and one whose code has none is not joined at all.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +20,6 @@ from watersmeet.store.arena import Arena
 from watersmeet.store.columns import variable_bytes
 from watersmeet.store.index import Codes, PairBuffer
 from watersmeet.store.rows import RowStore, stored_bytes
-
-Bytes = NDArray[np.floating[Any]]
 
 _FEWEST_SLOTS = 16
 _SLOT_BYTES = 16
@@ -90,10 +87,6 @@ class Cache:
     def mean_row_bytes(self) -> float:
         """Bytes of a master row here: the paper's vR, without what an entry takes."""
         return self.rows.latest_mean_bytes()
-
-    def entry_bytes(self) -> Bytes:
-        """What each entry takes, if all rows were of mean size."""
-        return ENTRY_BYTES + self.counts * self.mean_row_bytes()
 
     def growth(self, entries: int, rows: pa.RecordBatch) -> int:
         """By how many bytes it grows when so many entries with these rows are added."""

@@ -97,6 +97,6 @@ class AdaptiveCaching(CacheKeeper):
         self._pressed_in = self._cycle
         cache = self._cache
         expected = cache.hits * (_WAITS * self._rows_in_cycle() / max(self._seen, 1.0))
-        nbytes = cache.entry_bytes()
+        nbytes = self._entry_bytes(cache.counts)
         dear = ~costs_less_cached(expected, nbytes, row_bytes=self._stream_bytes())
         self._evict(np.flatnonzero(dear), expected / nbytes, nbytes)

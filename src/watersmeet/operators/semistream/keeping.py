@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from watersmeet.operators.semistream.cache import ENTRY_BYTES, Bytes, Cache, Counts
+from watersmeet.operators.semistream.cache import ENTRY_BYTES, Cache, Counts
 from watersmeet.operators.semistream.workspace import SemiStreamWorkspace
 from watersmeet.rows.address import Index
 from watersmeet.store.index import Codes
 from watersmeet.store.master.table import MasterRows
+
+Bytes = NDArray[np.floating[Any]]
 
 # How much of the cache is given up at once: to drop some entries, all others are moved.
 _GIVEN_UP = 1 / 8
@@ -43,7 +48,7 @@ class CacheKeeper:
     def give_way(self) -> None:
         """Evict an eighth of the cache, whatever it saves: there is nothing else to give up."""
         cache = self._cache
-        nbytes = cache.entry_bytes()
+        nbytes = self._entry_bytes(cache.counts)
         self._evict(np.arange(len(cache)), cache.hits / nbytes, nbytes)
 
     def forget(self) -> None:
@@ -61,7 +66,7 @@ class CacheKeeper:
         """vS: bytes of a waiting row."""
         return self._memory.mean_bytes(0)
 
-    def _entry_bytes(self, rows: Index) -> Bytes:
+    def _entry_bytes(self, rows: Index | NDArray[np.int32]) -> Bytes:
         """What entries with so many rows take."""
         nbytes: Bytes = ENTRY_BYTES + rows * self._row_bytes()
         return nbytes

@@ -17,6 +17,7 @@ from watersmeet.operators.semistream.memory import SemiStreamMemory
 from watersmeet.rows.address import Index
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.rows.values import rows_where
 from watersmeet.store.index import Codes
 from watersmeet.store.runs import Piece, RunWriter, SpilledRun, stamped
 from watersmeet.store.spill import IoKind, SpillArea
@@ -26,8 +27,8 @@ SINCE = pa.field("__since", pa.int64(), nullable=False)
 
 # The part of the capacity for rows that have not been written yet.
 _IN_MEMORY = 1 / 16
-# A run is written when its rows came in this part of the time they have, so that they can be
-# reported soon after the first of them has no time left.
+# A run is written when its rows came in this part of the time they have, so that all of them have
+# none left soon after the first.
 _TIME_OF_A_RUN = 1 / 16
 _MICROSECONDS = 1e6
 
@@ -60,6 +61,8 @@ class PatientRows:
         self._wall = patience.wall
         self._block_bytes = block_bytes
         self._pieces: list[Piece] = []
+        self.nbytes = 0
+        """Bytes of the rows in memory."""
         self._first = 0
         """When the first of the rows in memory arrived."""
         self.runs: list[SpilledRun] = []
@@ -67,11 +70,6 @@ class PatientRows:
 
     def __len__(self) -> int:
         return sum(map(len, self._pieces)) + sum(run.rows for run in self.runs)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the rows in memory."""
-        return sum(piece.batch.nbytes for piece in self._pieces)
 
     def now(self) -> int:
         return int(self._wall() * _MICROSECONDS)
@@ -96,6 +94,7 @@ class PatientRows:
         first = int(times.min())
         self._first = min(self._first, first) if self._pieces else first
         self._pieces.append(Piece(batch, codes))
+        self.nbytes += batch.nbytes
         spread = int(times.max()) - self._first
         full = self.nbytes > _IN_MEMORY * self._memory.capacity
         if full or spread > _TIME_OF_A_RUN * self._time:
@@ -105,8 +104,8 @@ class PatientRows:
         """Have all rows on disk."""
         if not self._pieces:
             return
-        pieces, self._pieces = self._pieces, []
-        mean = sum(piece.batch.nbytes for piece in pieces) / sum(map(len, pieces))
+        mean = self.nbytes / sum(map(len, self._pieces))
+        pieces = self._taken_pieces()
         rows = max(int(self._block_bytes / max(mean, 1.0)), 1)
         writer = RunWriter(self._spill, self._schema, IoKind.FLUSH, block_rows=rows)
         times = [_times(piece.rows) for piece in pieces]
@@ -117,23 +116,32 @@ class PatientRows:
         writer.close()
 
     def overdue(self) -> Iterator[pa.RecordBatch]:
-        """Take out rows that have no time left: whole runs, when the last row has none."""
+        """Take out rows that have no time left. Those on disk may be late by a sixteenth of it:
+        then most runs are read once, when none of their rows has any."""
         now = self.now()
-        gone = [run for run in self.runs if run.latest + self._time <= now]
-        self.runs = [run for run in self.runs if run.latest + self._time > now]
-        for _, rows in _read(gone):
-            yield rows
+        before = now - self._time - int(_TIME_OF_A_RUN * self._time)
+        late = [run for run in self.runs if run.earliest <= before]
+        self.runs = [run for run in self.runs if run.earliest > before]
+        for codes, rows in _read(late):
+            yield from self._divided(codes, rows)
         if self._pieces and self._first + self._time <= now:
-            pieces, self._pieces = self._pieces, []
-            for piece in pieces:
-                timely = self.have_time(piece.rows)
-                yield piece.take(np.flatnonzero(~timely)).rows
-                kept = piece.take(np.flatnonzero(timely))
-                self.add(kept.codes, kept.rows)
+            for piece in self._taken_pieces():
+                yield from self._divided(piece.codes, piece.rows)
+
+    def _divided(self, codes: Codes, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows that have no time left; the others go on waiting."""
+        timely = self.have_time(rows)
+        if not timely.all():
+            yield rows_where(rows, ~timely)
+        self.add(codes[timely], rows_where(rows, timely))
+
+    def _taken_pieces(self) -> list[Piece]:
+        pieces, self._pieces, self.nbytes = self._pieces, [], 0
+        return pieces
 
     def take_all(self) -> Iterator[tuple[Codes, pa.RecordBatch]]:
         """Take out all rows. Others may be added meanwhile."""
-        pieces, self._pieces = self._pieces, []
+        pieces = self._taken_pieces()
         runs, self.runs = self.runs, []
         yield from _read(runs)
         for piece in pieces:

@@ -9,6 +9,7 @@ are. Every tenth cycle evicts what is asked for too seldom.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +40,10 @@ class _Collected(NamedTuple):
     of: Index
     """For each row, the number of the value that it belongs to."""
 
+    @property
+    def nbytes(self) -> int:
+        return int(self.rows.nbytes) + self.of.nbytes
+
 
 class Switching:
     """Values that are being moved into the cache: what was decided, and what was collected.
@@ -56,30 +61,29 @@ class Switching:
         """m: how many master rows each has, as far as the cycle has come."""
         self.alive = np.ones(len(codes), np.bool_)
         self.buffer: deque[_Collected] = deque()
-
-    @property
-    def nbytes(self) -> int:
-        arrays = (self.codes, self.waiting, self.counts, self.alive)
-        collected = sum(int(each.rows.nbytes) + each.of.nbytes for each in self.buffer)
-        return sum(array.nbytes for array in arrays) + collected
+        self.nbytes = sum(a.nbytes for a in (codes, waiting, self.counts, self.alive))
 
     def collect(self, read: MasterRows, most: Index) -> None:
         """Load the rows of these values (line 34); values with more than `most` are given up."""
-        starts, counts = np.empty(len(self.codes), np.int64), np.empty(len(self.codes), np.int64)
-        kernels.locate(self.codes, read.codes, starts, counts)
-        self.counts += counts
-        self.alive &= self.counts <= most
-        chosen = np.flatnonzero(self.alive & (counts > 0))
+        first = int(np.searchsorted(self.codes, read.codes[0]))
+        stop = int(np.searchsorted(self.codes, read.codes[-1], side="right"))
+        mine = slice(first, stop)
+        starts, counts = np.empty(stop - first, np.int64), np.empty(stop - first, np.int64)
+        kernels.locate(self.codes[mine], read.codes, starts, counts)
+        self.counts[mine] += counts
+        self.alive[mine] &= self.counts[mine] <= most[mine]
+        chosen = np.flatnonzero(self.alive[mine] & (counts > 0))
         if len(chosen):
             taken = rows_at(read.rows, spread(starts[chosen], counts[chosen]))
-            self.buffer.append(_Collected(taken, np.repeat(chosen, counts[chosen])))
+            self.buffer.append(_Collected(taken, np.repeat(first + chosen, counts[chosen])))
+            self.nbytes += self.buffer[-1].nbytes
 
-    def pieces(self) -> list[tuple[Index, pa.RecordBatch]]:
+    def pieces(self) -> Iterator[tuple[Index, pa.RecordBatch]]:
         """Take the buffer apart: values with all of their rows, which are neighbours."""
-        pieces = []
         rest: _Collected | None = None
         while self.buffer:
             piece = self.buffer.popleft()
+            self.nbytes -= piece.nbytes
             if rest is not None:
                 rows = pa.concat_batches([rest.rows, piece.rows])
                 piece = _Collected(rows, np.concatenate([rest.of, piece.of]))
@@ -87,8 +91,7 @@ class Switching:
             whole = piece.of != piece.of[-1] if self.buffer else np.ones(len(piece.of), np.bool_)
             rest = _part(piece, ~whole)
             piece = _part(piece, whole & self.alive[piece.of])
-            pieces.append((np.unique(piece.of), piece.rows))
-        return pieces
+            yield np.unique(piece.of), piece.rows
 
 
 def _part(piece: _Collected, mask: Mask) -> _Collected:
@@ -102,6 +105,7 @@ class RotatingCaching(CacheKeeper):
         super().__init__(workspace)
         self._counted: list[tuple[Codes, Index]] = []
         """s_count: values and their master rows, portion by portion in order of code."""
+        self._counted_values = 0
         self.switching: Switching | None = None
 
     def begin_cycle(self) -> None:
@@ -110,7 +114,7 @@ class RotatingCaching(CacheKeeper):
         self._cycle += 1
         state = self._cycle % _STATES
         if state == _INCREMENTING:
-            self._counted = []
+            self._forget_counts()
         elif state == _SWITCHING:
             self._decide()
         else:
@@ -126,6 +130,7 @@ class RotatingCaching(CacheKeeper):
             counts = np.diff(np.append(first, len(read.codes)))
             wanted = waiting[first] > 0
             self._counted.append((read.codes[first][wanted], counts[wanted]))
+            self._counted_values += int(np.count_nonzero(wanted))
         elif state == _SWITCHING and self.switching is not None:
             self.switching.collect(read, self._most_rows(self.switching.waiting))
         self._report()
@@ -153,7 +158,7 @@ class RotatingCaching(CacheKeeper):
         # They are collected first and moved then, so the buffer must not fill memory.
         room = max(self._memory.capacity - self._cache.nbytes, 0) / 2
         chosen = chosen[fitting(waiting[chosen] / nbytes[chosen], nbytes[chosen], room)]
-        self._counted = []
+        self._forget_counts()
         self.switching = Switching(codes[chosen], waiting[chosen])
 
     def _waiting_values(self) -> tuple[Codes, Index]:
@@ -202,7 +207,7 @@ class RotatingCaching(CacheKeeper):
         expected = cache.hits / np.maximum(cycles, 1)
         dear = ~costs_less_cached(
             expected,
-            cache.entry_bytes(),
+            self._entry_bytes(cache.counts),
             row_bytes=self._stream_bytes(),
             factor=tuning.switching_factor,
         )
@@ -210,10 +215,14 @@ class RotatingCaching(CacheKeeper):
         self._cache.hits[:] = 0
 
     def forget(self) -> None:
-        self._cycle, self._counted, self.switching = 0, [], None
+        self._cycle, self.switching = 0, None
+        self._forget_counts()
         self._report()
 
+    def _forget_counts(self) -> None:
+        self._counted, self._counted_values = [], 0
+
     def _report(self) -> None:
-        counted = sum(codes.nbytes + counts.nbytes for codes, counts in self._counted)
+        counted = self._counted_values * _COUNT_BYTES
         switching = 0 if self.switching is None else self.switching.nbytes
         self._memory.collected = counted + switching

@@ -29,6 +29,7 @@ from watersmeet.store.master.table import Master, MasterRows
 # What a step takes besides reading, measured; while it takes that long, a disk reads on.
 _STEP_SECONDS = 150e-6
 _PAGE_BYTES = 2**16
+_CODES_AT_ONCE = 4096
 
 
 class SkippingScan:
@@ -161,11 +162,20 @@ class SkippingScan:
     def _next_blocks(self) -> tuple[int, int]:
         """The blocks from `begin` to before `stop` are read next: neighbours that somebody waits
         for, and between them some that take less time to read than to skip. None if no block has
-        the next code."""
+        any of the next codes."""
         places, codes = self._master.places, self.ahead.codes
-        begin = max(self.block, int(np.searchsorted(places.last, codes[0])))
-        if begin == len(places) or places.first[begin] > codes[0]:
-            return begin, begin
+        if self.inside is not None:
+            begin = self.block
+        else:
+            # Many codes may be in no block, one after the other.
+            blocks = np.searchsorted(places.last, codes[:_CODES_AT_ONCE])
+            there = blocks < len(places)
+            there[there] = places.first[blocks[there]] <= codes[: len(blocks)][there]
+            if not there.any():
+                rest = codes[len(blocks) :]
+                begin = int(np.searchsorted(places.last, rest[0])) if len(rest) else len(places)
+                return begin, begin
+            begin = int(blocks[np.argmax(there)])
         most = places.ends[begin] + self._workspace.portion_bytes
         stop = max(int(np.searchsorted(places.ends, most, side="right")) - 1, begin + 1)
         window = slice(begin, stop)

@@ -73,5 +73,5 @@ def _named(versions: list[str]) -> str:
 
 
 def _parameters(workspace: SemiStreamWorkspace) -> dict[str, Any]:
-    waits = "deadline" if workspace.patient is not None else "no deadline"
+    waits = "for the scan" if workspace.patient is None else "until a deadline"
     return parameters(workspace.algorithm.name, workspace.schema, partitions=1) | {"waits": waits}
