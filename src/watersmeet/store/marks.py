@@ -39,7 +39,8 @@ class Marks:
             return
         gone, rest = divmod(oldest - self.base, 8)
         if not self.bits[gone + 1 :].any() and not (self.bits[gone : gone + 1] >> rest).any():
-            self.bits = np.zeros(_FEWEST_BYTES, np.uint8)  # no row from `oldest` on has a mark
+            # No row from `oldest` on has a mark, but all that had a bit may get one still.
+            self.bits = np.zeros(max(self.bits.size - gone, _FEWEST_BYTES), np.uint8)
             self.base = oldest
         elif gone >= self.bits.size // 2:  # copying the others costs less than it frees
             self._move(gone, max(self.bits.size - gone, _FEWEST_BYTES))

@@ -205,10 +205,13 @@ class SemiStreamWorkspace(Workspace):
         self.account.hold(memory.reserved, "marks and places of blocks")
         self.account.hold(building, "master rows being joined")
         metrics.memory_used, metrics.memory_peak = self.account.used, self.account.peak
-        metrics.cache_entries, metrics.negative_entries = len(memory.cache), memory.cache.negative
         metrics.waiting_rows = self.waiting
         metrics.patient_rows = 0 if self.patient is None else len(self.patient)
-        metrics.cache_rows, metrics.cache_bytes = len(memory.cache.rows), memory.cache.nbytes
+        if self.closed:  # What the cache held in the end can still be asked for.
+            return
+        cache = memory.cache
+        metrics.cache_entries, metrics.negative_entries = len(cache), cache.negative
+        metrics.cache_rows, metrics.cache_bytes = len(cache.rows), cache.nbytes
 
     def close(self) -> None:
         self.closed = True
