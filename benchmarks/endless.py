@@ -29,10 +29,11 @@ from benchmarks.cases import MB, Claim, Places
 from benchmarks.report import Row, Section, megabytes, times
 from watersmeet.operators.question import Question
 from watersmeet.spark import cache
-from watersmeet.spark.streams.host import run_batch
-from watersmeet.spark.streams.plan import StreamPlan, Task
-from watersmeet.spark.streams.state import StateDirectory
-from watersmeet.spark.streams.wire import Wire
+from watersmeet.spark.microbatches.host import run_batch
+from watersmeet.spark.microbatches.state import StateDirectory
+from watersmeet.spark.microbatches.task import Task
+from watersmeet.spark.microbatches.wire import Wire
+from watersmeet.spark.streams.plan import StreamPlan
 
 LOOKS = (1_000, 10_000, 100_000, 1_000_000)
 # What has been seen by then is reported.

@@ -30,7 +30,7 @@ from watersmeet.operators.tuning import Costs, Tuning
 from watersmeet.rows.address import Matches
 from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.spark.streams.state import InstanceState, StateDirectory
+from watersmeet.spark.microbatches.state import InstanceState, StateDirectory
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.spill import SpillArea
 

@@ -22,15 +22,15 @@ __all__ = [
 
 # What needs Spark, and the module it comes from.
 _SPARK = {
-    "StreamLog": "watersmeet.spark.streams.metrics",
+    "StreamLog": "watersmeet.spark.microbatches.metrics",
     "aggregate": "watersmeet.spark.aggregates.aggregate",
     "join": "watersmeet.spark.tables.join",
     "join_many": "watersmeet.spark.tables.many",
     "join_many_streams": "watersmeet.spark.streams.many",
     "join_streams": "watersmeet.spark.streams.join",
     "session": "watersmeet.spark.session",
-    "stream_error": "watersmeet.spark.streams.failure",
-    "stream_metrics": "watersmeet.spark.streams.metrics",
+    "stream_error": "watersmeet.spark.microbatches.failure",
+    "stream_metrics": "watersmeet.spark.microbatches.metrics",
 }
 
 # How aggregates are written, with Spark or without.
@@ -55,11 +55,11 @@ if TYPE_CHECKING:
     from watersmeet.rows.intervals import between, overlaps
     from watersmeet.rows.spans import band, within
     from watersmeet.spark.aggregates.aggregate import aggregate
+    from watersmeet.spark.microbatches.failure import stream_error
+    from watersmeet.spark.microbatches.metrics import StreamLog, stream_metrics
     from watersmeet.spark.session import session
-    from watersmeet.spark.streams.failure import stream_error
     from watersmeet.spark.streams.join import join_streams
     from watersmeet.spark.streams.many import join_many_streams
-    from watersmeet.spark.streams.metrics import StreamLog, stream_metrics
     from watersmeet.spark.tables.join import join
     from watersmeet.spark.tables.many import join_many
 

@@ -13,9 +13,10 @@ from unittest import mock
 
 import pyarrow as pa
 
-from watersmeet.spark.streams import host
-from watersmeet.spark.streams.plan import StreamPlan, Task
-from watersmeet.spark.streams.state import InstanceState
+from watersmeet.spark.microbatches import host
+from watersmeet.spark.microbatches.state import InstanceState
+from watersmeet.spark.microbatches.task import Task
+from watersmeet.spark.streams.plan import StreamPlan
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import pytest
 
 from tests.spark.streams.running import Streams
 from watersmeet.errors import InvalidArgument, MemoryTooSmall, SchemaError, StateError
+from watersmeet.spark.microbatches.ticks import parse_interval
 from watersmeet.spark.streams.join import join_streams
-from watersmeet.spark.streams.ticks import parse_interval
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as sf
 
 from tests.spark.streams.running import LEFT, RIGHT, Streams
-from watersmeet.spark.streams.metrics import stream_metrics
+from watersmeet.spark.microbatches.metrics import stream_metrics
 
 pytestmark = pytest.mark.spark
 

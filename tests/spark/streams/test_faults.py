@@ -18,9 +18,10 @@ from pyspark.sql import DataFrame
 
 from tests.spark.streams.faults import Fault, Faults
 from tests.spark.streams.running import Rows, Streams
-from watersmeet.spark.streams.host import run_batch
-from watersmeet.spark.streams.metrics import stream_metrics
-from watersmeet.spark.streams.plan import StreamPlan, Task
+from watersmeet.spark.microbatches.host import run_batch
+from watersmeet.spark.microbatches.metrics import stream_metrics
+from watersmeet.spark.microbatches.task import Task
+from watersmeet.spark.streams.plan import StreamPlan
 
 pytestmark = pytest.mark.spark
 

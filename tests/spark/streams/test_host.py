@@ -19,11 +19,12 @@ from watersmeet.errors import StateError
 from watersmeet.operators.family import ALGORITHMS
 from watersmeet.operators.question import Question
 from watersmeet.spark import cache
-from watersmeet.spark.streams.host import run_batch
-from watersmeet.spark.streams.metrics import stream_metrics
-from watersmeet.spark.streams.plan import StreamPlan, Task
-from watersmeet.spark.streams.state import InstanceState, StateDirectory
-from watersmeet.spark.streams.wire import Tags, Wire
+from watersmeet.spark.microbatches.host import run_batch
+from watersmeet.spark.microbatches.metrics import stream_metrics
+from watersmeet.spark.microbatches.state import InstanceState, StateDirectory
+from watersmeet.spark.microbatches.task import Task
+from watersmeet.spark.microbatches.wire import Tags, Wire
+from watersmeet.spark.streams.plan import StreamPlan
 
 LEFT = StructType([StructField("k", LongType()), StructField("a", StringType())])
 RIGHT = StructType([StructField("b", StringType()), StructField("k", LongType())])

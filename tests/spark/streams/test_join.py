@@ -16,7 +16,7 @@ from pyspark.sql import functions as sf
 
 from tests.spark.streams.running import LEFT, RIGHT, Streams, counted
 from watersmeet.operators.family import ALGORITHMS
-from watersmeet.spark.streams.metrics import stream_metrics
+from watersmeet.spark.microbatches.metrics import stream_metrics
 
 pytestmark = pytest.mark.spark
 

@@ -27,12 +27,13 @@ from watersmeet.operators.question import Question
 from watersmeet.spark import cache
 from watersmeet.spark.hypercube import Cube, HypercubeRouter
 from watersmeet.spark.many import asked_many, settled_many
-from watersmeet.spark.streams.host import run_batch
-from watersmeet.spark.streams.identity import Identity
-from watersmeet.spark.streams.join import stream_schema
-from watersmeet.spark.streams.plan import StreamPlan, Task
-from watersmeet.spark.streams.state import StateDirectory
-from watersmeet.spark.streams.wire import Tags, Wire
+from watersmeet.spark.microbatches.arguments import arrow_schema
+from watersmeet.spark.microbatches.host import run_batch
+from watersmeet.spark.microbatches.state import StateDirectory
+from watersmeet.spark.microbatches.task import Task
+from watersmeet.spark.microbatches.wire import Tags, Wire
+from watersmeet.spark.streams.identity import parameters_of
+from watersmeet.spark.streams.plan import StreamPlan
 
 pytestmark = pytest.mark.spark
 
@@ -224,7 +225,7 @@ def test_spark_and_the_kernel_send_rows_to_the_same_instances(
 ) -> None:
     names = ["a", "b", "c", "d"]
     frames = [spark.sql(f"{TABLES[name]} FROM range(60)") for name in names]
-    schemas = [stream_schema(frame, name) for frame, name in zip(frames, names, strict=True)]
+    schemas = [arrow_schema(frame, name) for frame, name in zip(frames, names, strict=True)]
     question = asked_many(
         names, ["a.k = b.k", "b.c = c.c", "b.d = d.d"], algorithm="auto", condition=None
     )
@@ -264,12 +265,12 @@ def test_states_of_two_streams_are_described_as_ever() -> None:
     left, right = pa.schema({"k": pa.int64()}), pa.schema({"k": pa.int64(), "b": pa.string()})
     settings: dict[str, Any] = {"condition": None, "suffixes": ("", "_right")}
     question = Question.parse("k", "left", algorithm="auto", **settings)
-    assert Identity.of(question.resolve(left, right), question, instances=3).parameters == {
+    assert parameters_of(question.resolve(left, right), question, instances=3, cube=None) == {
         "on": [["k", "k"]], "how": "left", "algorithm": "rpj", "instances": 3, "left": ["k: int64"],
         "right": ["k: int64", "b: string"], "condition": None, "suffixes": ["", "_right"],
     }  # fmt: skip
     question = Question.parse(wm.within("k", 2), "inner", algorithm="auto", **settings)
-    assert Identity.of(question.resolve(left, right), question, instances=3).parameters == {
+    assert parameters_of(question.resolve(left, right), question, instances=3, cube=None) == {
         "on": [], "bands": ["k within 2"], "routing": "left rows by lanes of 4 bands",
         "how": "inner", "algorithm": "diner", "instances": 3, "left": ["k: int64"],
         "right": ["k: int64", "b: string"], "condition": None, "suffixes": ["", "_right"],

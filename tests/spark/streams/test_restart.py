@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.spark.streams.running import LEFT, RIGHT, Streams
 from watersmeet.errors import StateError
-from watersmeet.spark.streams.metrics import stream_metrics
+from watersmeet.spark.microbatches.metrics import stream_metrics
 
 pytestmark = pytest.mark.spark
 

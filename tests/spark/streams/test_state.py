@@ -10,7 +10,7 @@ import pytest
 
 from watersmeet.errors import StateError
 from watersmeet.spark import cache
-from watersmeet.spark.streams.state import InstanceState, Manifest, StateDirectory
+from watersmeet.spark.microbatches.state import InstanceState, Manifest, StateDirectory
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.spark.streams.running import LEFT, RIGHT, Streams
-from watersmeet.spark.streams.metrics import stream_metrics
-from watersmeet.spark.streams.state import StateDirectory
-from watersmeet.spark.streams.ticks import TickPlan, TickReader
-from watersmeet.spark.streams.wire import Tags
+from watersmeet.spark.microbatches.metrics import stream_metrics
+from watersmeet.spark.microbatches.state import StateDirectory
+from watersmeet.spark.microbatches.ticks import TickPlan, TickReader
+from watersmeet.spark.microbatches.wire import Tags
 
 pytestmark = pytest.mark.spark
 

@@ -4,48 +4,47 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 from pyspark.sql.types import StructType
 
-from watersmeet.errors import InvalidArgument, MemoryTooSmall, SchemaError
+from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.question import Question
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import name_of
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.spark.cluster import TaskSlots, is_one_machine
-from watersmeet.spark.columns import check_names, plain, result_columns, with_metadata
-from watersmeet.spark.frames import check_dataframe, parse_instances
+from watersmeet.spark.cluster import TaskSlots
+from watersmeet.spark.columns import plain, result_columns, with_metadata
+from watersmeet.spark.frames import parse_instances
 from watersmeet.spark.hypercube import Cube, dimensions_of
-from watersmeet.spark.interpreter import our_python
-from watersmeet.spark.keys import OnSpark, first_line
-from watersmeet.spark.question import settled
-from watersmeet.spark.streams.ends import Ends, Marks, check_ends
-from watersmeet.spark.streams.host import run_batch
-from watersmeet.spark.streams.identity import Identity
-from watersmeet.spark.streams.places import (
+from watersmeet.spark.keys import OnSpark
+from watersmeet.spark.microbatches.arguments import (
+    arrow_schema,
+    check_stream,
+    memory_each,
+    saved_instances,
+    spill_dir_of,
+)
+from watersmeet.spark.microbatches.host import run_batch
+from watersmeet.spark.microbatches.places import (
     check_apart_from_checkpoints,
     check_apart_from_sources,
 )
-from watersmeet.spark.streams.plan import StreamPlan, stream_router
-from watersmeet.spark.streams.state import Manifest, StateDirectory
-from watersmeet.spark.streams.ticks import TickPlan, parse_interval, tick_stream
-from watersmeet.spark.streams.wire import TAG, Wire
-from watersmeet.spark.worker import settle
-from watersmeet.store.shares import SMALLEST_MEMORY, MemoryShares
-
-# Reactive work may take this share of the time between ticks: rows that come meanwhile wait.
-_BUDGET_SHARE = 0.5
-_BUDGET_WITHOUT_TICKS = 0.5
+from watersmeet.spark.microbatches.state import StateDirectory
+from watersmeet.spark.microbatches.ticks import TickPlan, parse_interval
+from watersmeet.spark.microbatches.wire import TAG, Wire
+from watersmeet.spark.microbatches.wiring import budget_of, hosted
+from watersmeet.spark.question import settled
+from watersmeet.spark.streams.ends import Ends, Marks, check_ends
+from watersmeet.spark.streams.plan import StreamPlan
+from watersmeet.spark.streams.routing import stream_router
 
 
 def join_streams(
@@ -113,7 +112,7 @@ def join_streams(
         check_stream(streams[side], name_of(side), tables="wm.join")
     question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
     marks = check_ends(ends, question.how, streams)
-    schemas = (stream_schema(left, name_of(Side.LEFT)), stream_schema(right, name_of(Side.RIGHT)))
+    schemas = (arrow_schema(left, "left stream"), arrow_schema(right, "right stream"))
     question, schemas = settled(streams, schemas, question)
     return begin(
         streams,
@@ -152,7 +151,7 @@ def begin(
     spark = streams[0].sparkSession
     slots = TaskSlots.of(spark)
     saved = directory.latest()
-    count = asked or _saved_instances(saved) or slots.tasks
+    count = asked or saved_instances(saved) or slots.tasks
     cube = None
     if isinstance(question, ManyQuestion):
         cube = _cube(join, instances=count, asked=asked)
@@ -160,20 +159,20 @@ def begin(
     else:
         # Refuses what cannot be divided among so many.
         stream_router(join, instances=count, cube=None)
-    if saved is not None:
-        Identity.of(join, question, instances=count, cube=cube).check(saved)
     plan = StreamPlan(
         question=question,
         schemas=schemas,
         wire=Wire.of(*(stream.schema for stream in streams)),
         instances=count,
-        memory=_memory_each(memory, min(count, slots.tasks_a_machine)),
+        memory=memory_each(memory, min(count, slots.tasks_a_machine)),
         state=directory,
-        spill_dir=_spill_dir(directory, spark),
+        spill_dir=spill_dir_of(directory, spark),
         wait_threshold=_seconds(wait_threshold),
-        budget=_BUDGET_WITHOUT_TICKS if interval is None else _BUDGET_SHARE * interval,
+        budget=budget_of(interval),
         cube=cube,
     )
+    if saved is not None:
+        plan.identity(None).check(saved)
     joined = _joined(streams, plan, marks, interval, columns=plain(columns))
     return with_metadata(joined, columns)
 
@@ -209,16 +208,7 @@ def _joined(
     ticks = TickPlan(
         plan.state.uri, plan.instances, plan.wait_threshold, interval, tuple(plan.names)
     )
-    wire = wire.union(tick_stream(wire.sparkSession, wire.schema, ticks))
-
-    def host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        settle()
-        return run_batch(plan, batches)
-
-    instance = plan.wire.tags.instance_of(sf.col(TAG))
-    parted = wire.repartitionById(plan.instances, instance)
-    with our_python(wire.sparkSession):
-        return parted.mapInArrow(host, columns)
+    return hosted(wire, plan, ticks, columns=columns, run=run_batch)
 
 
 def _tags(input: int, stream: DataFrame, marks: Marks, plan: StreamPlan) -> Column:
@@ -237,60 +227,6 @@ def _tags(input: int, stream: DataFrame, marks: Marks, plan: StreamPlan) -> Colu
     word = tags.end(input)
     everywhere = [tags.column(sf.lit(number), word) for number in range(plan.instances)]
     return sf.explode(sf.when(ended, sf.array(*everywhere)).otherwise(here)).alias(TAG)
-
-
-# ---- what can be wrong ------------------------------------------------------------------------
-
-
-def check_stream(stream: Any, name: str, *, tables: str) -> None:
-    """Refuse what is no stream. `tables` is what tables are joined with."""
-    check_dataframe(stream, name)
-    if not stream.isStreaming:
-        raise InvalidArgument(
-            f"{name} is a DataFrame that does not stream.",
-            remedy=f"Use {tables} for tables; read the table with spark.readStream to join it "
-            "with a stream.",
-        )
-    check_names(stream.columns, stream.sparkSession, whose=f"The {name} stream has")
-
-
-def stream_schema(stream: DataFrame, name: str) -> pa.Schema:
-    """The columns of a stream as they come to Python."""
-    for field in stream.schema.fields:
-        try:
-            to_arrow_type(field.dataType, timezone="UTC")
-        except PySparkException as error:
-            raise SchemaError(
-                f"Column {field.name!r} of the {name} stream, of type "
-                f"{field.dataType.simpleString()}, cannot travel to Python: {first_line(error)}",
-                remedy="Cast it to another type or leave it out.",
-            ) from error
-    return to_arrow_schema(stream.schema, timezone="UTC")
-
-
-def _spill_dir(directory: StateDirectory, spark: SparkSession) -> str | None:
-    """Beside the state if all of it is on this machine: spilled files join it by a link then."""
-    local = directory.local_path
-    if local is None or not is_one_machine(spark):
-        return None
-    (local / "spill").mkdir(exist_ok=True)
-    return str(local / "spill")
-
-
-def _saved_instances(saved: Manifest | None) -> int:
-    """How many instances a state has; 0 if that is not known, whatever is wrong with it."""
-    return int(saved.get("parameters", {}).get("instances", 0)) if saved else 0
-
-
-def _memory_each(memory: int | str, sharers: int) -> int:
-    limit, _ = MemoryShares.parse(memory)
-    if limit // sharers < SMALLEST_MEMORY:
-        raise MemoryTooSmall(
-            f"memory={memory!r} leaves {limit // sharers:,} bytes for each of the {sharers} "
-            "instances on a machine.",
-            remedy=f"Give at least {sharers * SMALLEST_MEMORY // 2**20}MB.",
-        )
-    return limit // sharers
 
 
 def _seconds(patience: Any) -> float:

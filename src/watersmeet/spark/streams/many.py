@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame
 from watersmeet.operators.many import relations_of
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.spark.many import OnMany, asked_many, settled_many
+from watersmeet.spark.microbatches.arguments import arrow_schema, check_stream
 from watersmeet.spark.streams.ends import EndCondition, check_named_ends
-from watersmeet.spark.streams.join import begin, check_stream, stream_schema
+from watersmeet.spark.streams.join import begin
 
 
 def join_many_streams(
@@ -65,7 +66,8 @@ def join_many_streams(
         check_stream(stream, name, tables="wm.join_many")
     marks = check_named_ends(ends, question.names, streams)
     schemas = [
-        stream_schema(stream, name) for name, stream in zip(question.names, streams, strict=True)
+        arrow_schema(stream, f"{name} stream")
+        for name, stream in zip(question.names, streams, strict=True)
     ]
     question, settled = settled_many(streams, schemas, question)
     return begin(

@@ -1,4 +1,4 @@
-"""What the tasks of one join of streams need to know, and which part of it a task is."""
+"""What the tasks of one join of streams need to know."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
-from pyspark import TaskContext
 
-from watersmeet.errors import StateError
 from watersmeet.model import inputs_of
+from watersmeet.operators.base import JoinOperator, StateArea
+from watersmeet.operators.family import make_operator, restore_operator
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.question import Question
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.spark.hypercube import Cube, HypercubeRouter
-from watersmeet.spark.lanes import lanes_of
-from watersmeet.spark.routing import HashRouter, StreamRouter
-from watersmeet.spark.streams.state import StateDirectory
-from watersmeet.spark.streams.wire import Wire
+from watersmeet.spark.hypercube import Cube
+from watersmeet.spark.microbatches.hosted import Resources
+from watersmeet.spark.microbatches.identity import Identity
+from watersmeet.spark.microbatches.state import Manifest, StateDirectory
+from watersmeet.spark.microbatches.task import Task
+from watersmeet.spark.microbatches.wire import Wire
+from watersmeet.spark.routing import StreamRouter
+from watersmeet.spark.streams.arrivals import StreamArrivals
+from watersmeet.spark.streams.identity import parameters_of
+from watersmeet.spark.streams.routing import stream_router
 
 
 @dataclass(frozen=True)
@@ -57,59 +62,38 @@ class StreamPlan:
     def router(self) -> StreamRouter:
         return stream_router(self.join, instances=self.instances, cube=self.cube)
 
+    def identity(self, query: str | None) -> Identity:
+        return Identity(
+            query,
+            parameters_of(self.join, self.question, instances=self.instances, cube=self.cube),
+        )
+
+    def arrivals(self, task: Task, before: Manifest | None) -> StreamArrivals:
+        return StreamArrivals(
+            self.join,
+            self.wire,
+            memory=self.memory,
+            task=task,
+            before=before,
+            names=self.names,
+            wait_threshold=self.wait_threshold,
+            budget=self.budget,
+        )
+
+    def make(self, task: Task, resources: Resources) -> JoinOperator:
+        return make_operator(self.question.algorithm, self.join, **resources)
+
+    def restore(
+        self, task: Task, resources: Resources, *, area: StateArea, before: Manifest
+    ) -> JoinOperator:
+        return restore_operator(
+            self.question.algorithm,
+            self.join,
+            area=area,
+            manifest=before["operator"],
+            **resources,
+        )
+
     def __getstate__(self) -> dict[str, object]:
         # What can be made again from the rest holds numba functions, and is large.
         return {k: v for k, v in vars(self).items() if k != "join"}
-
-
-def stream_router(join: JoinSchema, *, instances: int, cube: Cube | None) -> StreamRouter:
-    """The router of a join of two streams, or of many, which have a cube."""
-    if cube is not None:
-        return HypercubeRouter.of(join, cube)
-    if join.keys:
-        return HashRouter.of(join, instances=instances)
-    return lanes_of(join, instances=instances)
-
-
-@dataclass(frozen=True)
-class Task:
-    """One instance in one batch of one query."""
-
-    query: str
-    batch: int
-    instance: int
-    attempt: str
-    """The run of the query and the attempt at the task: no other has the same."""
-
-    @property
-    def run(self) -> str:
-        """From one start of the query to its end: within it, a batch of a number is one batch."""
-        return self.attempt.split(" ")[0]
-
-    @classmethod
-    def current(cls) -> Task:
-        context = TaskContext.get()
-        query = context.getLocalProperty("sql.streaming.queryId") if context else None
-        batch = context.getLocalProperty("streaming.sql.batchId") if context else None
-        if context is None or query is None or batch is None:
-            raise StateError(
-                "A join of streams was run outside of a streaming query.",
-                remedy="Start it with writeStream. In foreachBatch, use no threads of your own "
-                "other than pyspark.InheritableThread.",
-            )
-        run = context.getLocalProperty("sql.streaming.runId")
-        run = run or context.getLocalProperty("spark.jobGroup.id")
-        attempt = f"{run} {context.taskAttemptId()}"
-        return cls(query, int(batch), context.partitionId(), attempt)
-
-    def moved(self) -> StateError:
-        """Spark computes an instance in a partition of another number, or several in one."""
-        return StateError(
-            f"Rows of another instance of the join came to partition {self.instance}: Spark has "
-            "moved the join's partitions together.",
-            remedy="Put a repartition() between the joined stream and the coalesce() or union() "
-            "that follows it, and begin anew with an empty state and a new checkpoint.",
-        )
-
-    def key(self, version: int) -> tuple[str, int, int]:
-        return (self.query, self.instance, version)

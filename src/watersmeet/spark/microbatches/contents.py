@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from watersmeet.kernels import hashing
-from watersmeet.spark.streams.wire import Tags
+from watersmeet.spark.microbatches.wire import Tags
 
 Hashes = NDArray[np.uint64]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from watersmeet.errors import StateError
-from watersmeet.spark.streams.plan import Task
-from watersmeet.spark.streams.state import InstanceState
+from watersmeet.spark.microbatches.state import InstanceState
+from watersmeet.spark.microbatches.task import Task
 from watersmeet.words import listed
 
 _COPY = (

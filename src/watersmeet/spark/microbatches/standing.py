@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from watersmeet.spark.streams.state import Manifest, StateDirectory
+from watersmeet.spark.microbatches.state import Manifest, StateDirectory
 
 _SECONDS_BETWEEN_LOOKS = 1.0
 

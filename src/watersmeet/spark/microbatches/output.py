@@ -9,7 +9,7 @@ import xxhash
 
 from watersmeet.rows.address import Matches
 from watersmeet.rows.schema import JoinSchema
-from watersmeet.spark.streams.state import InstanceState, Manifest
+from watersmeet.spark.microbatches.state import InstanceState, Manifest
 from watersmeet.store.spill import Block, IoKind, SpillArea
 
 

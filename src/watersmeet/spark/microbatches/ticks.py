@@ -30,9 +30,9 @@ from pyspark.sql.types import StructField, StructType
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.spark.interpreter import our_python
-from watersmeet.spark.streams.standing import Watch
-from watersmeet.spark.streams.state import StateDirectory
-from watersmeet.spark.streams.wire import Tags
+from watersmeet.spark.microbatches.standing import Watch
+from watersmeet.spark.microbatches.state import StateDirectory
+from watersmeet.spark.microbatches.wire import Tags
 
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?)\s*")
 _SHORTEST = 0.01

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.listener import (
 
 from watersmeet.errors import InvalidArgument, StateError
 from watersmeet.operators.metrics import Metrics
-from watersmeet.spark.streams.state import Manifest, StateDirectory
+from watersmeet.spark.microbatches.state import Manifest, StateDirectory
 
 _BATCHES_KEPT = 100
 _FLUSHES_KEPT = 10

@@ -1,4 +1,4 @@
-"""What runs in a task of a stream join: one instance takes in one micro-batch, exactly once.
+"""What runs in a task: one instance of a join takes in one micro-batch, exactly once.
 
 For batch n the host takes version n-1 of its instance, feeds the batch's rows, writes the result to
 a file, and commits version n, which names that file. Only then does it emit, from the committed
@@ -12,25 +12,24 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
 from watersmeet.operators.base import JoinOperator
-from watersmeet.operators.family import make_operator, restore_operator
 from watersmeet.operators.progressive.workspace import LOADED_BLOCKS
 from watersmeet.operators.tuning import Tuning
 from watersmeet.spark import cache
-from watersmeet.spark.streams.arrivals import Arrivals, check_instance
-from watersmeet.spark.streams.contents import Contents
-from watersmeet.spark.streams.failure import in_one_sentence
-from watersmeet.spark.streams.gaps import missing, rolled_back
-from watersmeet.spark.streams.identity import Identity, another_query
-from watersmeet.spark.streams.metrics import BatchCounts, appended
-from watersmeet.spark.streams.output import Output, emit
-from watersmeet.spark.streams.places import check_apart_from_checkpoints
-from watersmeet.spark.streams.plan import StreamPlan, Task
-from watersmeet.spark.streams.state import InstanceState, Manifest
+from watersmeet.spark.microbatches.arrivals import Arrivals
+from watersmeet.spark.microbatches.contents import Contents
+from watersmeet.spark.microbatches.failure import in_one_sentence
+from watersmeet.spark.microbatches.gaps import missing, rolled_back
+from watersmeet.spark.microbatches.hosted import Hosted, Resources
+from watersmeet.spark.microbatches.identity import Identity, another_query
+from watersmeet.spark.microbatches.metrics import BatchCounts, appended
+from watersmeet.spark.microbatches.output import Output, emit
+from watersmeet.spark.microbatches.places import check_apart_from_checkpoints
+from watersmeet.spark.microbatches.state import InstanceState, Manifest
+from watersmeet.spark.microbatches.task import Task, check_instance
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.claim import SpillClaim
 from watersmeet.store.device import Costs, measure_costs
@@ -55,15 +54,13 @@ class Live:
         self.claim.close()
 
 
-def run_batch(plan: StreamPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_batch(plan: Hosted, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows that this batch adds to the result of one instance."""
     with in_one_sentence():
         task = Task.current()
         if task.instance >= plan.instances:
             raise task.moved()
-        identity = Identity.of(
-            plan.join, plan.question, instances=plan.instances, cube=plan.cube, query=task.query
-        )
+        identity = plan.identity(task.query)
         state = plan.state.instance(task.instance)
         done = state.read(task.batch)
         if done is None:
@@ -88,7 +85,7 @@ def _check_again(task: Task, done: Manifest, state: InstanceState) -> None:
 
 
 def _check_contents(
-    plan: StreamPlan,
+    plan: Hosted,
     task: Task,
     done: Manifest,
     *,
@@ -115,7 +112,7 @@ class BatchRun:
     """One attempt at one batch of one instance."""
 
     def __init__(
-        self, plan: StreamPlan, task: Task, *, identity: Identity, state: InstanceState
+        self, plan: Hosted, task: Task, *, identity: Identity, state: InstanceState
     ) -> None:
         self._plan = plan
         self._task = task
@@ -131,7 +128,7 @@ class BatchRun:
         live = self._operator(before)
         try:
             counts = BatchCounts(live.operator.metrics)
-            arrivals = Arrivals(self._plan, self._task, before)
+            arrivals = self._plan.arrivals(self._task, before)
             output = Output(live.claim.area, self._plan.join)
             for matches in arrivals.feed(live.operator, batches, live.leftovers):
                 output.append(matches)
@@ -204,29 +201,21 @@ class BatchRun:
             kept.close()
         claim = SpillClaim(self._plan.spill_dir)
         try:
-            saved = None if before is None else before["operator"]
-            operator = self._new(claim) if saved is None else self._restored(saved, claim)
+            resources = self._resources(claim)
+            if before is None or before["operator"] is None:
+                operator, saved = self._plan.make(self._task, resources), False
+            else:
+                operator = self._plan.restore(
+                    self._task, resources, area=self._state, before=before
+                )
+                saved = True
         except BaseException:
             claim.close()
             raise
         leftovers = Leftovers(self._plan.memory)
-        return Live(operator, claim, None, restored=saved is not None, leftovers=leftovers)
+        return Live(operator, claim, None, restored=saved, leftovers=leftovers)
 
-    def _new(self, claim: SpillClaim) -> JoinOperator:
-        return make_operator(
-            self._plan.question.algorithm, self._plan.join, **self._resources(claim)
-        )
-
-    def _restored(self, saved: Manifest, claim: SpillClaim) -> JoinOperator:
-        return restore_operator(
-            self._plan.question.algorithm,
-            self._plan.join,
-            area=self._state,
-            manifest=saved,
-            **self._resources(claim),
-        )
-
-    def _resources(self, claim: SpillClaim) -> dict[str, Any]:
+    def _resources(self, claim: SpillClaim) -> Resources:
         return {
             "memory": MemoryAccount(self._plan.memory),
             "spill": claim.area,
@@ -249,11 +238,8 @@ class BatchRun:
             "id": uuid.uuid4().hex,
             "batch": self._task.batch,
             "attempt": self._task.attempt,
-            "ended": arrivals.ended,
-            "rows_came": arrivals.rows_came,
-            "contents": arrivals.contents.describe(),
-            "settled": arrivals.settled,
-            "owed": [0] * len(self._plan.inputs) if operator is None else live.operator.owed(),
+            **arrivals.describe(),
+            "owed": [0] * len(self._plan.names) if operator is None else live.operator.owed(),
             "operator": operator,
             "output": described,
             "files": {name: list(self._state.files[name]) for name in names},

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow.fs as fs
 
 from watersmeet.errors import InvalidArgument, StateError
-from watersmeet.spark.streams.state import StateDirectory, unusable
+from watersmeet.spark.microbatches.state import StateDirectory, unusable
 
 
 def check_apart_from_sources(

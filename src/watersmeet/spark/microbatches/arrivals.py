@@ -1,0 +1,94 @@
+"""What a micro-batch brings to an operator, and in which order: rows, then time, then words.
+
+Inside one micro-batch order means nothing, so words, such as that an input has ended, take effect
+after all rows of their batch.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from watersmeet.operators.base import JoinOperator
+from watersmeet.rows.address import Matches
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.spark.microbatches.contents import Contents
+from watersmeet.spark.microbatches.state import Manifest
+from watersmeet.spark.microbatches.task import Task, check_instance
+from watersmeet.spark.microbatches.wire import Wire
+from watersmeet.store.leftovers import Leftovers
+
+
+class Arrivals:
+    """One batch of one instance, and what is known from the batches before."""
+
+    def __init__(
+        self, join: JoinSchema, wire: Wire, *, memory: int, task: Task, before: Manifest | None
+    ) -> None:
+        self.contents = Contents(wire.tags)
+        self.settled = False
+        """Whether everything owed came out with this batch."""
+        self.rows_came: float = before["rows_came"] if before else time.time()
+        """When the last rows came, by the wall clock: it must mean the same in other processes."""
+        self._join = join
+        self._wire = wire
+        self._memory = memory
+        self._task = task
+
+    @property
+    def finished(self) -> bool:
+        """Whether no batch can bring more, so that the operator is done."""
+        return False
+
+    def feed(
+        self, operator: JoinOperator, batches: Iterator[pa.RecordBatch], leftovers: Leftovers
+    ) -> Iterator[Matches]:
+        if operator.limit != self._memory:
+            yield from operator.resize(self._memory)
+        for batch in batches:
+            nbytes = batch.nbytes
+            yield from self._push(operator, batch)
+            del batch  # It cannot be handed back before.
+            leftovers.passed(nbytes)
+        if any(self.contents.rows):
+            self.rows_came = time.time()
+        yield from self._after_rows(operator)
+
+    def describe(self) -> Manifest:
+        """What the next batch has to know."""
+        return {
+            "rows_came": self.rows_came,
+            "contents": self.contents.describe(),
+            "settled": self.settled,
+        }
+
+    def _push(self, operator: JoinOperator, batch: pa.RecordBatch) -> Iterator[Matches]:
+        tags = self._wire.tags
+        kinds = check_instance(batch, tags, self._task)
+        self.contents.add(batch, kinds)
+        self.settled = self.settled or bool((kinds == tags.settle).any())
+        for input in range(tags.inputs):
+            mine = kinds == input
+            if count := int(np.count_nonzero(mine)):
+                self._check_open(input, count)
+                rows = batch if count == len(batch) else batch.filter(pa.array(mine))
+                rows = self._wire.unload(input, rows, self._join.inputs[input])
+                yield from operator.push(input, rows)
+                del rows  # Or they would stay in memory while those of other inputs are joined.
+        self._hear(kinds)
+
+    # ---- what joins differ in -------------------------------------------------------------------
+
+    def _check_open(self, input: int, count: int) -> None:
+        """Refuse so many rows of an input that may have none."""
+
+    def _hear(self, kinds: NDArray[np.int32]) -> None:
+        """Note the words among rows of these kinds."""
+
+    def _after_rows(self, operator: JoinOperator) -> Iterator[Matches]:
+        """All rows have been pushed: use time, and do what the words say."""
+        raise NotImplementedError

@@ -1,0 +1,62 @@
+"""What the host of micro-batches asks of a join: each kind of join answers it in its own room."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from watersmeet.operators.base import JoinOperator, StateArea
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.spark.microbatches.arrivals import Arrivals
+from watersmeet.spark.microbatches.identity import Identity
+from watersmeet.spark.microbatches.state import Manifest, StateDirectory
+from watersmeet.spark.microbatches.task import Task
+from watersmeet.spark.microbatches.wire import Wire
+
+Resources = Mapping[str, Any]
+"""memory, spill and tuning, as operators are given them."""
+
+
+class Hosted(Protocol):
+    """One join as its tasks see it. Sent with every task, so it holds values only."""
+
+    @property
+    def join(self) -> JoinSchema: ...
+    @property
+    def names(self) -> Sequence[str]:
+        """What the inputs are called."""
+        ...
+
+    @property
+    def wire(self) -> Wire: ...
+    @property
+    def instances(self) -> int: ...
+    @property
+    def memory(self) -> int:
+        """Bytes for one instance."""
+        ...
+
+    @property
+    def state(self) -> StateDirectory: ...
+    @property
+    def spill_dir(self) -> str | None:
+        """Where operators spill; None for each machine's temporary directory."""
+        ...
+
+    def identity(self, query: str | None) -> Identity:
+        """What a state must have been made by. `query` is None before the query has started."""
+        ...
+
+    def arrivals(self, task: Task, before: Manifest | None) -> Arrivals:
+        """What a batch brings, which goes on from a version; None for the first batch."""
+        ...
+
+    def make(self, task: Task, resources: Resources) -> JoinOperator:
+        """A new operator for the instance of a task."""
+        ...
+
+    def restore(
+        self, task: Task, resources: Resources, *, area: StateArea, before: Manifest
+    ) -> JoinOperator:
+        """The operator that a version has saved."""
+        ...
