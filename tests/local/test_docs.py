@@ -17,13 +17,15 @@ BETWEEN = "---- the next block"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def follow(page: Path, cwd: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Run its Python and its commands from top to bottom; what the commands printed."""
+def follow(
+    page: Path, cwd: Path, monkeypatch: pytest.MonkeyPatch, *, until: str = "\0"
+) -> list[str]:
+    """Run its Python and its commands from top to bottom, or to a heading; what these printed."""
     monkeypatch.chdir(cwd)
     commands = str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]
     names: dict[str, object] = {}
     shown = []
-    for language, text in BLOCK.findall(page.read_text()):
+    for language, text in BLOCK.findall(page.read_text().partition(until)[0]):
         if language == "python":
             exec(compile(text, str(page), "exec"), names)
             print(BETWEEN)
@@ -91,3 +93,23 @@ def test_the_page_about_bands_shows_what_it_prints(
         rows = [row for line in printed.splitlines() for row in ast.literal_eval(line)]
         assert sorted(map(str, rows)) == sorted(map(str, ast.literal_eval(promised)))
     assert len(shown) == 5
+
+
+def test_the_page_about_enrichment_shows_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page, until = DOCS / "enrich.md", "\n## On Spark"
+    (enriched,) = follow(page, tmp_path, monkeypatch, until=until)
+    first, versions, explained, *_ = capsys.readouterr().out.split(f"{BETWEEN}\n")
+    text = page.read_text().partition(until)[0]
+    shown = re.findall(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert sorted(first.splitlines()) == sorted(shown[0].splitlines())
+    assert versions == shown[1]
+    names = [
+        re.findall(r"^[a-z]+|^\d+ rows$", each, re.MULTILINE) for each in (explained, shown[2])
+    ]
+    assert names[0] == names[1]
+    assert len(names[0]) > 8
+    assert sorted(enriched.splitlines()) == sorted(
+        ['"item","price"', '"pen",1.5', '"cup",4', '"hat",']
+    )

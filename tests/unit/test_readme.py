@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-ON_SPARK, AGGREGATE, STREAMS, LOCAL, BAND = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-SHOWN_ON_SPARK, SHOWN_AGGREGATE, SHOWN_STREAMS, SHOWN_LOCAL, SHOWN_BAND = re.findall(
+ON_SPARK, AGGREGATE, STREAMS, LOCAL, BAND, ENRICH = re.findall(
+    r"```python\n(.*?)```", README, re.DOTALL
+)
+SHOWN_ON_SPARK, SHOWN_AGGREGATE, SHOWN_STREAMS, SHOWN_LOCAL, SHOWN_BAND, SHOWN_ENRICH = re.findall(
     r"```text\n(.*?)```", README, re.DOTALL
 )
 
@@ -95,6 +97,11 @@ def test_the_fourth_joins_without_spark(capsys: pytest.CaptureFixture[str]) -> N
 def test_the_fifth_joins_values_that_are_close(capsys: pytest.CaptureFixture[str]) -> None:
     run(BAND)
     assert _rows(capsys.readouterr().out) == _rows(SHOWN_BAND)
+
+
+def test_the_sixth_enriches_a_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    run(ENRICH)
+    assert _rows(capsys.readouterr().out) == _rows(SHOWN_ENRICH)
 
 
 def _rows(printed: str) -> list[str]:

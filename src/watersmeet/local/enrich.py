@@ -48,7 +48,7 @@ def enrich(
     condition: ConditionLike | str | None = None,
     suffixes: tuple[str, str] = ("", "_right"),
     spill_dir: str | Path | None = None,
-    wait_threshold: float = 0.025,
+    wait_threshold: float = 0.0,
 ) -> LocalEnrich:
     """Join a stream with a large table that changes slowly, the master, within a memory limit.
 
@@ -85,7 +85,7 @@ def enrich(
         The name of a further column of the result, which says when the version of the master that
         a row met was read.
     wait_threshold
-        Seconds of silence on the stream after which rows that wait are answered.
+        Seconds of silence on the stream after which the scan goes on; 0: whenever nothing has come.
 
     Examples
     --------
