@@ -85,3 +85,16 @@ def test_marks_take_what_the_rows_that_are_there_need_however_many_have_come() -
     assert max(saved) < 16_000
     marks.forget(10_000_000)
     assert not len(marks.to_save())
+
+
+def test_rows_behind_the_last_mark_that_was_saved_can_be_marked_and_asked_for() -> None:
+    """A restored join may join rows before another one arrives."""
+    marks = Marks()
+    marks.cover(100_000)
+    marks.mark(np.array([5]))
+    restored = Marks.load(marks.base, marks.to_save())
+    assert restored.unmarked(np.array([5, 99_999])).tolist() == [False, True]
+    restored.mark(np.array([99_999]))
+    assert restored.unmarked(np.array([99_998, 99_999])).tolist() == [True, False]
+    assert restored.mark_new(np.array([200_000, 200_000])).tolist() == [True, False]
+    assert 8 * restored.nbytes > 200_000

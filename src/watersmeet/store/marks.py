@@ -78,10 +78,12 @@ class Marks:
         return marks
 
     def _places(self, stamps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which bits belong to these stamps. Kernels would write outside of the array."""
-        if not self.base or not stamps.size:
+        """Which bits belong to these stamps. Kernels would write outside of the array, so there is
+        a bit for each: saved marks end with the last row that had one, and rows behind it wait."""
+        if not stamps.size:
             return stamps
-        places = stamps - self.base
+        self.cover(int(stamps.max()) + 1)
+        places = stamps - self.base if self.base else stamps
         assert places.min() >= 0, "a row is marked that counts as dropped"
         return places
 
