@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from tests.contract.enriching import HOWS, Enrichment, enrichments, play
+from tests.contract.enriching import HOWS, Enrichment, enrichments, mixture, play
 from watersmeet.model import JoinType
 from watersmeet.operators.family import ENRICHING
 
@@ -22,7 +22,20 @@ def check(name: str, how: JoinType, examples: int) -> None:
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("name", ENRICHING)
 def test_every_schedule_gives_the_join(name: str, how: JoinType) -> None:
-    check(name, how, settings().max_examples // 5)
+    check(name, how, settings().max_examples // 10)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", ENRICHING)
+def test_a_long_schedule_gives_the_join(name: str, seed: int) -> None:
+    play(mixture(name, HOWS[seed % 4], seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2, 40))
+@pytest.mark.parametrize("name", ENRICHING)
+def test_many_more_long_schedules_give_the_join(name: str, seed: int) -> None:
+    play(mixture(name, HOWS[seed % 4], seed))
 
 
 @pytest.mark.slow

@@ -117,7 +117,10 @@ class SkippingScan:
         if self.is_done:
             return
         if not len(self.ahead):
-            self._begin_cycle()
+            if self.block:
+                self._workspace.metrics.blocks_skipped += len(self._master) - self.block
+                self._begin_cycle()
+            self.take_in()
         began = self._workspace.clock()
         begin, stop = self._next_blocks()
         self._count_blocks(begin, stop)
@@ -138,22 +141,17 @@ class SkippingScan:
             self.inside = int(self._table.stamps[self._merged - 1]) + 1
         elif not inside:
             self.inside = None
-        self.block = 0 if ends else stop
-        if ends:
-            self._end_cycle()
         self._seconds += self._workspace.clock() - began
+        self.block = stop
+        if ends:
+            self._begin_cycle()
         self._workspace.report_memory()
 
     def _begin_cycle(self) -> None:
-        """Nobody is ahead: go on from the first block."""
-        if self.block:
-            self._workspace.metrics.blocks_skipped += len(self._master) - self.block
-            self.block = 0
-            self._end_cycle()
+        """Nobody is ahead: go on from the first block. Those that were behind are ahead at once:
+        if rows that come now were put before them, they would wait for more than a cycle."""
+        self.block = 0
         self.ahead, self.behind = self.behind, self.ahead
-        self.take_in()
-
-    def _end_cycle(self) -> None:
         metrics = self._workspace.metrics
         metrics.cycles += 1
         metrics.cycle_seconds, self._seconds = self._seconds, 0.0
