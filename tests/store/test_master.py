@@ -80,11 +80,18 @@ def numbers(rows: int, *, distinct: int | None = None, seed: int = 0) -> pa.Tabl
     return pa.table({"k": keys, "n": np.arange(rows), "text": texts})
 
 
-def expected_codes(table: pa.Table) -> list[int]:
+def codes_of(table: pa.Table) -> list[int]:
     schema = JoinSchema.resolve(STREAM, table.schema, "k")
     batch = table.combine_chunks().to_batches()[0]
     codes: list[int] = schema.encode(Side.RIGHT, batch).with_keys().codes.tolist()
-    return sorted(codes)
+    return codes
+
+
+def assert_in_order(whole: MasterRows, table: pa.Table) -> None:
+    """All rows are there, each with its own code, in order of code."""
+    assert bag(whole.rows) == bag(table)
+    assert whole.codes.tolist() == sorted(codes_of(table))
+    assert whole.codes.tolist() == codes_of(pa.Table.from_batches([whole.rows]))
 
 
 # ---- rows ----------------------------------------------------------------------------------------
@@ -96,8 +103,7 @@ def test_all_rows_are_there_in_order_of_code(memory: int, area: SpillArea) -> No
     table = numbers(20_000)
     master = laid_down(table, area, memory=memory)
     whole = content(master)
-    assert whole.codes.tolist() == expected_codes(table)
-    assert bag(whole.rows) == bag(table)
+    assert_in_order(whole, table)
     assert (master.rows, master.version) == (20_000, "first")
     assert master.distinct == len(set(whole.codes.tolist()))
     assert [entry.name for entry in area.path.iterdir()] == ["master"], "no scratch file is left"
@@ -116,7 +122,7 @@ def test_tables_are_merged_in_several_levels(
 
     monkeypatch.setattr(laying._Laying, "_merge_some", counted)
     table = numbers(20_000)
-    assert bag(content(laid_down(table, area, memory=64 * 1024)).rows) == bag(table)
+    assert_in_order(content(laid_down(table, area, memory=64 * 1024)), table)
     assert len(merges) > 10
 
 
@@ -126,8 +132,7 @@ def test_one_code_may_have_more_rows_than_fit_in_memory(memory: int, area: Spill
     table = pa.concat_tables([numbers(2_000), hot, numbers(2_000, seed=1)])
     master = laid_down(table, area, memory=memory)
     whole = content(master)
-    assert bag(whole.rows) == bag(table)
-    assert whole.codes.tolist() == expected_codes(table)
+    assert_in_order(whole, table)
     assert master.distinct == len(set(whole.codes.tolist()))
     if memory < MB:
         assert (master.first == master.last).sum() > 50, "blocks of this code alone"
