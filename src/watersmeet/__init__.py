@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 from watersmeet import errors
 
 __all__ = [
-    "StreamLog", "__version__", "aggregate", "avg", "band", "between", "count", "errors", "join",
-    "join_many", "join_many_streams", "join_streams", "local", "overlaps", "postgres", "session",
-    "stddev", "stddev_pop", "stream_error", "stream_metrics", "sum", "var_pop", "variance",
-    "within",
+    "StreamLog", "__version__", "aggregate", "avg", "band", "between", "count", "enrich",
+    "errors", "join", "join_many", "join_many_streams", "join_streams", "local", "overlaps",
+    "postgres", "session", "stddev", "stddev_pop", "stream_error", "stream_metrics", "sum",
+    "var_pop", "variance", "within",
 ]  # fmt: skip
 
 # What needs Spark, and the module it comes from.
 _SPARK = {
     "StreamLog": "watersmeet.spark.microbatches.metrics",
     "aggregate": "watersmeet.spark.aggregates.aggregate",
+    "enrich": "watersmeet.spark.enrich.enrich",
     "join": "watersmeet.spark.tables.join",
     "join_many": "watersmeet.spark.tables.many",
     "join_many_streams": "watersmeet.spark.streams.many",
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from watersmeet.rows.intervals import between, overlaps
     from watersmeet.rows.spans import band, within
     from watersmeet.spark.aggregates.aggregate import aggregate
+    from watersmeet.spark.enrich.enrich import enrich
     from watersmeet.spark.microbatches.failure import stream_error
     from watersmeet.spark.microbatches.metrics import StreamLog, stream_metrics
     from watersmeet.spark.session import session

@@ -69,9 +69,10 @@ class EnrichQuestion:
 
     def check(self, stream: pa.Schema | None, master: pa.Schema | None) -> JoinSchema | None:
         """Resolve the join if the columns of both inputs are known; else check those that are."""
+        keys = key_names(self.on)
         for side, schema in zip(Side, (stream, master), strict=True):
             if schema is not None:
-                for names in key_names(self.on):
+                for names in keys:
                     check_column(names.of(side), schema.names, self.names[side])
         return None if stream is None or master is None else self._resolved(stream, master)
 
@@ -121,7 +122,6 @@ def _equal(on: Any) -> Any:
             remedy="Join on columns that are equal, and give the rest as condition=; or use "
             "wm.local.join or wm.join, which take bands and intervals.",
         )
-    key_names(on)
     return on
 
 

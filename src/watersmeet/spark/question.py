@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -19,7 +19,9 @@ from pyspark.sql import functions as sf
 from watersmeet.errors import InvalidArgument
 from watersmeet.expressions import nodes as expressions
 from watersmeet.model import JoinType, Side
+from watersmeet.operators.enriching import EnrichQuestion
 from watersmeet.operators.question import Question
+from watersmeet.rows.on import KeyNames, Near
 from watersmeet.rows.output import Schemas
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.columns import result_columns
@@ -38,18 +40,21 @@ from watersmeet.spark.scans.files import JavaObject
 from watersmeet.spark.scans.filters import ExprId, Node, Translation
 from watersmeet.spark.scans.refusal import Refused
 
+Asked = TypeVar("Asked", Question, EnrichQuestion)
+
 _REMEDY = (
     "Compute the value as a column of a DataFrame before the join and compare that column, or "
     "give a pyarrow.compute expression or a function of a record batch."
 )
 
 
-def settled(frames: Frames, schemas: Schemas, question: Question) -> tuple[Question, Schemas]:
+def settled(frames: Frames, schemas: Schemas, question: Asked) -> tuple[Asked, Schemas]:
     """The question with `on` and `condition` as Spark understands them. Metadata in the schemas
     says which texts are padded before they are compared."""
+    keys: list[KeyNames]
     keys, plan, others = named_keys(frames, question.on)
     schemas = compared(frames, keys, schemas)
-    bands = spelled_bands(frames, question.on)
+    bands: list[Near] = spelled_bands(frames, question.on)
     plain = replace(question, on=[*keys, *bands], condition=None)
     condition: Any = question.condition
     if not others and not isinstance(condition, str | Column):
@@ -81,7 +86,11 @@ class _Pair:
     """The columns of a pair that conditions may use, and those that a condition does use."""
 
     def __init__(
-        self, frames: Frames, join: JoinSchema, question: Question, schemas: Schemas
+        self,
+        frames: Frames,
+        join: JoinSchema,
+        question: Question | EnrichQuestion,
+        schemas: Schemas,
     ) -> None:
         shape = join
         if not question.how.emits_pairs:

@@ -28,7 +28,8 @@ from watersmeet.store.master.table import Master, MasterRows
 
 # What a step takes besides reading, measured; while it takes that long, a disk reads on.
 _STEP_SECONDS = 150e-6
-_PAGE_BYTES = 2**16
+PAGE_BYTES = 2**16
+"""Bytes of a page, which `Tuning.costs` are for."""
 _CODES_AT_ONCE = 4096
 
 
@@ -202,8 +203,8 @@ class SkippingScan:
         """Bytes that take as long to read as a step and a seek."""
         if self._gap_bytes is None:
             workspace = self._workspace
-            costs = workspace.tuning.costs or measure_costs(workspace.spill.path, _PAGE_BYTES)
-            a_byte = max(costs.sequential, 1e-9) / _PAGE_BYTES
+            costs = workspace.tuning.costs or measure_costs(workspace.spill.path, PAGE_BYTES)
+            a_byte = max(costs.sequential, 1e-9) / PAGE_BYTES
             self._gap_bytes = int((costs.random - costs.sequential + _STEP_SECONDS) / a_byte)
         return self._gap_bytes
 

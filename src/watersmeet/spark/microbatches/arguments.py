@@ -27,7 +27,7 @@ def check_stream(stream: Any, name: str, *, tables: str) -> None:
             remedy=f"Use {tables} for tables; read the table with spark.readStream to join it "
             "with a stream.",
         )
-    check_names(stream.columns, stream.sparkSession, whose=f"The {name} stream has")
+    check_names(stream.columns, stream.sparkSession, whose=f"{name}, a stream, has")
 
 
 def arrow_schema(frame: DataFrame, what: str) -> pa.Schema:

@@ -58,8 +58,8 @@ class Arrivals:
             self.rows_came = time.time()
         yield from self._after_rows(operator)
 
-    def describe(self) -> Manifest:
-        """What the next batch has to know."""
+    def describe(self, operator: JoinOperator) -> Manifest:
+        """What the next batch has to know, besides the saved operator."""
         return {
             "rows_came": self.rows_came,
             "contents": self.contents.describe(),

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from watersmeet.operators.base import JoinOperator
-from watersmeet.operators.progressive.workspace import LOADED_BLOCKS
 from watersmeet.operators.tuning import Tuning
 from watersmeet.spark import cache
 from watersmeet.spark.microbatches.arrivals import Arrivals
@@ -34,7 +33,6 @@ from watersmeet.store.account import MemoryAccount
 from watersmeet.store.claim import SpillClaim
 from watersmeet.store.device import Costs, measure_costs
 from watersmeet.store.leftovers import Leftovers
-from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 
 
@@ -223,9 +221,7 @@ class BatchRun:
         }
 
     def _tuning(self, area: SpillArea) -> Tuning:
-        return Tuning(
-            costs=_costs(area, MemoryShares.split(self._plan.memory).block(LOADED_BLOCKS))
-        )
+        return Tuning(costs=_costs(area, self._plan.page_bytes))
 
     def _describe(self, live: Live, arrivals: Arrivals, output: Output) -> Manifest:
         """The new version, whose files are all in place."""
@@ -238,7 +234,7 @@ class BatchRun:
             "id": uuid.uuid4().hex,
             "batch": self._task.batch,
             "attempt": self._task.attempt,
-            **arrivals.describe(),
+            **arrivals.describe(live.operator),
             "owed": [0] * len(self._plan.names) if operator is None else live.operator.owed(),
             "operator": operator,
             "output": described,
@@ -246,12 +242,13 @@ class BatchRun:
         }
 
 
-_measured: dict[int, Costs] = {}
+_measured: dict[tuple[int, int], Costs] = {}
 
 
 def _costs(area: SpillArea, page_bytes: int) -> Costs:
     """What the disk costs, measured once in a process: operators come and go with every batch."""
-    device = area.path.stat().st_dev
-    if device not in _measured:
-        _measured[device] = measure_costs(area.path, min(page_bytes, area.block_bytes))
-    return _measured[device]
+    page_bytes = min(page_bytes, area.block_bytes)
+    key = (area.path.stat().st_dev, page_bytes)
+    if key not in _measured:
+        _measured[key] = measure_costs(area.path, page_bytes)
+    return _measured[key]

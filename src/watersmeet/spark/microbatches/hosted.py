@@ -37,6 +37,11 @@ class Hosted(Protocol):
         ...
 
     @property
+    def page_bytes(self) -> int:
+        """Bytes of a page, which the costs of reading are measured for."""
+        ...
+
+    @property
     def state(self) -> StateDirectory: ...
     @property
     def spill_dir(self) -> str | None:

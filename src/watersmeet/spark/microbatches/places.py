@@ -6,7 +6,7 @@ A source would read the state's files as its own, and whoever removes the one re
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -18,16 +18,17 @@ from watersmeet.spark.microbatches.state import StateDirectory, unusable
 
 
 def check_apart_from_sources(
-    directory: StateDirectory, streams: Sequence[Any], names: Sequence[str]
+    directory: StateDirectory, folders: Mapping[str, Sequence[str]]
 ) -> None:
-    """Refuse a state in a folder that one of the streams is read from, or around it."""
+    """Refuse a state in a folder that an input is read from, or around it. Folders are given by
+    what messages call the input."""
     mine = _place(directory.uri)
-    for name, stream in zip(names, streams, strict=True):
-        for path in source_folders(stream):
+    for name, paths in folders.items():
+        for path in paths:
             theirs = _place(path)
             if mine[0] == theirs[0] and _nested(mine[1], theirs[1]):
                 raise InvalidArgument(
-                    f"state={directory.uri!r} and {path}, which the {name} stream is "
+                    f"state={directory.uri!r} and {path}, which the {name} is "
                     "read from, lie one in the other: files of the state would be read as rows.",
                     remedy="Give the state a directory of its own, beside the inputs.",
                 )

@@ -94,15 +94,15 @@ class StateDirectory:
         except OSError as error:
             raise StateError(
                 f"There is no state of a stream join at {self.uri} ({type(error).__name__}).",
-                remedy="Give the `state` that was given to wm.join_streams.",
+                remedy="Give the `state` that was given to wm.join_streams or wm.enrich.",
             ) from None
         # A query that begins has written nothing yet, or is about to.
-        passing = ("spill", "draft-", "tried-")
+        passing = ("spill", "draft-", "tried-", "master")
         names = {info.base_name for info in entries if not info.base_name.startswith(passing)}
         if names and _OWNER not in names and not any(map(_INSTANCE.fullmatch, names)):
             raise StateError(
                 f"{self.uri} is no state of a stream join: it holds {min(names)!r}.",
-                remedy="Give the `state` that was given to wm.join_streams.",
+                remedy="Give the `state` that was given to wm.join_streams or wm.enrich.",
             )
 
     def claim(self, query: str) -> str:
@@ -117,6 +117,17 @@ class StateDirectory:
                 publish(system, draft, final)
             with system.open_input_stream(final) as source:
                 return bytes(source.read()).decode()
+        except OSError as error:
+            raise unusable(self.uri, error) from error
+
+    def owner(self) -> str | None:
+        """The query whose state this is; None before its first batch."""
+        system, path = self.system()
+        try:
+            with system.open_input_stream(f"{path}/{_OWNER}") as source:
+                return bytes(source.read()).decode()
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise unusable(self.uri, error) from error
 
@@ -172,32 +183,12 @@ class InstanceState:
 
     def read(self, version: int) -> Manifest | None:
         """A version's manifest; None if there is no such version."""
-        path = self._manifest(version)
-        try:
-            with self._system.open_input_stream(path) as source:
-                text = source.read()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _damaged(path, f"cannot be read ({error})") from error
-        try:
-            checksum, content = text.split(b"\n", 1)
-            if int(checksum) != xxhash.xxh3_64_intdigest(content):
-                raise ValueError
-            manifest: Manifest = json.loads(content)
-        except ValueError:
-            raise _damaged(path, "has been altered") from None
-        return manifest
+        return read_record(self._system, self._manifest(version))
 
     def commit(self, version: int, manifest: Manifest) -> bool:
         """Make a version exist. False if it does already: then that one counts."""
-        content = json.dumps(manifest).encode()
-        text = b"%d\n%s" % (xxhash.xxh3_64_intdigest(content), content)
-        final, draft = self._manifest(version), f"{self._path}/draft-{uuid.uuid4().hex}"
         try:
-            with self._system.open_output_stream(draft) as out:
-                out.write(text)
-            return publish(self._system, draft, final)
+            return publish_record(self._system, self._manifest(version), manifest)
         except OSError as error:
             raise unusable(self._path, error) from error
 
@@ -314,6 +305,34 @@ class InstanceState:
 
     def _exists(self, path: str) -> bool:
         return _exists(self._system, path)
+
+
+def read_record(system: fs.FileSystem, path: str) -> Manifest | None:
+    """JSON that carries a checksum of itself; None if there is no such file."""
+    try:
+        with system.open_input_stream(path) as source:
+            text = source.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _damaged(path, f"cannot be read ({error})") from error
+    try:
+        checksum, content = text.split(b"\n", 1)
+        if int(checksum) != xxhash.xxh3_64_intdigest(content):
+            raise ValueError
+        record: Manifest = json.loads(content)
+    except ValueError:
+        raise _damaged(path, "has been altered") from None
+    return record
+
+
+def publish_record(system: fs.FileSystem, path: str, record: Manifest) -> bool:
+    """Write JSON that carries a checksum of itself, unless the file exists; whether it did."""
+    content = json.dumps(record).encode()
+    draft = f"{path.rpartition('/')[0]}/draft-{uuid.uuid4().hex}"
+    with system.open_output_stream(draft) as out:
+        out.write(b"%d\n%s" % (xxhash.xxh3_64_intdigest(content), content))
+    return publish(system, draft, path)
 
 
 def publish(system: fs.FileSystem, draft: str, final: str) -> bool:

@@ -61,12 +61,14 @@ def parse_interval(ticks: object) -> float | None:
     return seconds
 
 
-def tick_stream(spark: SparkSession, wire: StructType, plan: TickPlan) -> DataFrame:
+def tick_stream(
+    spark: SparkSession, wire: StructType, plan: TickPlan, source: type[Ticks]
+) -> DataFrame:
     """A stream that makes a micro-batch due as long as something is owed."""
     with our_python(spark):
-        spark.dataSource.register(Ticks)
+        spark.dataSource.register(source)
     nullable = StructType([StructField(field.name, field.dataType) for field in wire])
-    reader = spark.readStream.format(Ticks.name()).schema(nullable)
+    reader = spark.readStream.format(source.name()).schema(nullable)
     return reader.options(**{name: repr(value) for name, value in asdict(plan).items()}).load()
 
 
@@ -92,7 +94,10 @@ class Ticks(DataSource):
         # Names of options come in any case.
         options = {name.lower(): literal_eval(text) for name, text in self.options.items()}
         plan = TickPlan(**{field.name: options[field.name] for field in fields(TickPlan)})
-        return TickReader(plan, width=len(schema))
+        return self._reader(plan, width=len(schema))
+
+    def _reader(self, plan: TickPlan, *, width: int) -> TickReader:
+        return TickReader(plan, width=width)
 
 
 class Settle(InputPartition):
@@ -151,12 +156,13 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Settle(0)] if end.get("settle") and end != start else []
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        return self._words(Tags(len(self._plan.names)).settle)
+
+    def _words(self, kind: int) -> Iterator[tuple[Any, ...]]:
+        """A row of a kind for each instance."""
         nothing = (None,) * (self._width - 1)
         tags = Tags(len(self._plan.names))
-        return (
-            (tags.number(instance, tags.settle), *nothing)
-            for instance in range(self._plan.instances)
-        )
+        return ((tags.number(instance, kind), *nothing) for instance in range(self._plan.instances))
 
     def _now(self) -> int:
         interval = self._plan.interval or 1.0

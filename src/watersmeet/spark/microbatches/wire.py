@@ -8,6 +8,7 @@ widest.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,8 +40,13 @@ class Tags:
         return 2 * self.inputs
 
     @property
+    def newer(self) -> int:
+        """The kind that is the word that a newer version of a master table is there."""
+        return 2 * self.inputs + 1
+
+    @property
     def _bits(self) -> int:
-        return self.settle.bit_length()
+        return self.newer.bit_length()
 
     def column(self, instance: Column, kind: int) -> Column:
         shifted = sf.shiftleft(instance.cast("int"), self._bits)
@@ -104,12 +110,17 @@ class Wire:
 
     def unload(self, input: int, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """An input's rows off the wire, where `schema` is what that input looks like."""
-        columns = []
-        for field, slot in zip(schema, self.places[input], strict=True):
-            column = batch.column(slot + 1)
-            # The session's time zone and its choice of text types are no part of the rows.
-            columns.append(column if column.type == field.type else column.cast(field.type))
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
+        return as_declared([batch.column(slot + 1) for slot in self.places[input]], schema)
+
+
+def as_declared(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """Columns that came from Spark, in the types of a schema: the session's time zone and its
+    choice of text types are no part of the rows."""
+    cast = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(cast, schema=schema)
 
 
 def _shareable(slot: DataType, kind: DataType) -> bool:

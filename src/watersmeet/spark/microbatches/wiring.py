@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from watersmeet.spark.interpreter import our_python
 from watersmeet.spark.microbatches.hosted import Hosted
-from watersmeet.spark.microbatches.ticks import TickPlan, tick_stream
+from watersmeet.spark.microbatches.ticks import TickPlan, Ticks, tick_stream
 from watersmeet.spark.microbatches.wire import TAG
 from watersmeet.spark.worker import settle
 
@@ -23,10 +23,16 @@ _BUDGET_WITHOUT_TICKS = 0.5
 
 
 def hosted(
-    wire: DataFrame, plan: Hosted, ticks: TickPlan, *, columns: StructType, run: Run
+    wire: DataFrame,
+    plan: Hosted,
+    ticks: TickPlan,
+    *,
+    columns: StructType,
+    run: Run,
+    source: type[Ticks] = Ticks,
 ) -> DataFrame:
     """What `run` makes of the rows on the wire and the ticks, in a task for each instance."""
-    whole = wire.union(tick_stream(wire.sparkSession, wire.schema, ticks))
+    whole = wire.union(tick_stream(wire.sparkSession, wire.schema, ticks, source))
 
     def host(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()

@@ -45,8 +45,8 @@ class StreamArrivals(Arrivals):
     def finished(self) -> bool:
         return None not in self.ended
 
-    def describe(self) -> Manifest:
-        return super().describe() | {"ended": self.ended}
+    def describe(self, operator: JoinOperator) -> Manifest:
+        return super().describe(operator) | {"ended": self.ended}
 
     def _hear(self, kinds: NDArray[np.int32]) -> None:
         tags = self._wire.tags

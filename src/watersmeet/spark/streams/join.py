@@ -36,6 +36,7 @@ from watersmeet.spark.microbatches.host import run_batch
 from watersmeet.spark.microbatches.places import (
     check_apart_from_checkpoints,
     check_apart_from_sources,
+    source_folders,
 )
 from watersmeet.spark.microbatches.state import StateDirectory
 from watersmeet.spark.microbatches.ticks import TickPlan, parse_interval
@@ -145,7 +146,8 @@ def begin(
     join = question.resolve(*schemas)
     columns = result_columns(streams, join)
     directory = StateDirectory.parse(state)
-    check_apart_from_sources(directory, streams, question.names)
+    folders = zip(question.names, map(source_folders, streams), strict=True)
+    check_apart_from_sources(directory, {f"{name} stream": each for name, each in folders})
     check_apart_from_checkpoints(directory)
     directory.create()
     spark = streams[0].sparkSession

@@ -12,6 +12,7 @@ from watersmeet.model import inputs_of
 from watersmeet.operators.base import JoinOperator, StateArea
 from watersmeet.operators.family import make_operator, restore_operator
 from watersmeet.operators.many import ManyQuestion
+from watersmeet.operators.progressive.workspace import LOADED_BLOCKS
 from watersmeet.operators.question import Question
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.hypercube import Cube
@@ -24,6 +25,7 @@ from watersmeet.spark.routing import StreamRouter
 from watersmeet.spark.streams.arrivals import StreamArrivals
 from watersmeet.spark.streams.identity import parameters_of
 from watersmeet.spark.streams.routing import stream_router
+from watersmeet.store.shares import MemoryShares
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,10 @@ class StreamPlan:
     def names(self) -> Sequence[str]:
         """What the streams are called: left and right, or the names of relations."""
         return self.question.names
+
+    @property
+    def page_bytes(self) -> int:
+        return MemoryShares.split(self.memory).block(LOADED_BLOCKS)
 
     @property
     def router(self) -> StreamRouter:
