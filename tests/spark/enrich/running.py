@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tests.spark.streams.running import Streams
 from watersmeet.spark.enrich.enrich import enrich
+from watersmeet.spark.enrich.masters import Masters
+from watersmeet.spark.microbatches.state import StateDirectory
 
 
 @dataclass
@@ -21,3 +28,26 @@ class Enrichment(Streams):
     def joined(self, **changes: Any) -> DataFrame:
         options = {"state": self.path / "state", "ticks": None, "master": self.master()}
         return enrich(self.stream("left"), **options | self.options | changes)
+
+    def replace_master(self, table: pa.Table) -> None:
+        """Another version of the master, under another name of a file."""
+        for file in (self.path / "right").iterdir():
+            file.unlink()
+        pq.write_table(table, self.path / "right" / f"{len(table)}-rows.parquet")
+
+    @property
+    def versions_laid_down(self) -> list[int]:
+        return Masters(StateDirectory.parse(self.path / "state")).numbers()
+
+    def forget_state(self) -> None:
+        for name in ("state", "checkpoint", "out"):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+
+
+def wait_until(query: StreamingQuery, holds: Callable[[], bool]) -> None:
+    """Until something holds; a query that has failed raises here."""
+    for _ in range(400):
+        if holds():
+            return
+        query.awaitTermination(0.1)  # type: ignore[arg-type]
+    raise AssertionError("It did not come to that within 40 seconds.")

@@ -33,6 +33,9 @@ SCHEMAS = (
 WIRE = Wire.of(STREAM, StructType([]))
 SETTLE, NEWER = Tags(2).settle, Tags(2).newer
 Keys = list[int | None]
+Rows = Counter[tuple[Any, ...]]
+Came = dict[str, tuple[int | None, int]]
+"""By the text of a stream row its key, and the newest version that had been taken over."""
 
 
 def make_plan(directory: Path, algorithm: str = "auto", **changes: Any) -> EnrichPlan:
@@ -97,11 +100,9 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     assert not list((tmp_path / "state" / "spill").iterdir())
 
 
-def check(
-    found: Counter[tuple[Any, ...]], came: dict[str, tuple[Any, int]], all: list[Keys]
-) -> None:
+def check(found: Rows, came: Came, versions: list[Keys]) -> None:
     """Each row has met all of one version, not older than the newest when it came."""
-    by_row: dict[str, Counter[tuple[Any, ...]]] = {}
+    by_row: dict[str, Rows] = {}
     for (key, text, partner, version), count in found.items():
         by_row.setdefault(text, Counter())[key, partner, version] += count
     assert by_row.keys() == came.keys()
@@ -109,10 +110,10 @@ def check(
         (version,) = {met for _, _, met in by_row[text]}
         number = int(version[1:])
         assert number >= newest
-        partners = [f"{number} {n}" for n, each in enumerate(all[number]) if each == key]
-        if key is None or not partners:
-            partners = [None]
-        assert by_row[text] == Counter((key, partner, version) for partner in partners)
+        partners: list[str | None] = [
+            f"{number} {n}" for n, each in enumerate(versions[number]) if each == key is not None
+        ]
+        assert by_row[text] == Counter((key, each, version) for each in partners or [None])
 
 
 ATTEMPTS = [
@@ -131,8 +132,8 @@ def test_whatever_happens_to_attempts_every_row_meets_one_version(
     plan = make_plan(tmp_path / "state", algorithm)
     worker.plan = plan  # type: ignore[assignment]
     versions: list[Keys] = [[]]
-    came: dict[str, tuple[Any, int]] = {}
-    found: Counter[tuple[Any, ...]] = Counter()
+    came: Came = {}
+    found: Rows = Counter()
 
     def drawn(rows: int) -> Keys:
         return [chance.choice([None, *range(300)]) for _ in range(rows)]
@@ -143,6 +144,12 @@ def test_whatever_happens_to_attempts_every_row_meets_one_version(
     for batch in range(12):
         worker.batch = batch
         arriving = []
+        newer = 0
+        while chance.random() < 0.3:
+            versions.append(drawn(chance.choice([0, 500, 2000])))
+            lay(plan, len(versions) - 1, versions[-1])
+            newer += 1
+        taken += newer
         for _ in range(chance.randrange(3)):
             keys = drawn(chance.randrange(1, 200))
             arriving.append(wire_batch(0, keys, len(came)))
@@ -150,11 +157,6 @@ def test_whatever_happens_to_attempts_every_row_meets_one_version(
                 text: (key, taken)
                 for key, text in zip(keys, arriving[-1].column(2).to_pylist(), strict=True)
             }
-        newer = 0
-        while chance.random() < 0.3:
-            versions.append(drawn(chance.choice([0, 500, 2000])))
-            lay(plan, len(versions) - 1, versions[-1])
-            newer += 1
         if newer:
             arriving.append(wire_batch(NEWER, [None] * newer))
         if batch == 11 or chance.random() < 0.1:
@@ -170,5 +172,4 @@ def test_whatever_happens_to_attempts_every_row_meets_one_version(
         if chance.random() < 0.3:
             assert worker.run(arriving) == rows
         found += rows
-        taken += newer
     check(found, came, versions)

@@ -267,7 +267,7 @@ class SemiStreamJoin:
     @property
     def versions(self) -> list[str]:
         """The versions that rows wait for: the one that is read, and the next if there is one."""
-        masters = [self.workspace.master, *([self._next] if self._next else [])]
+        masters = [self.workspace.master, *([] if self._next is None else [self._next])]
         return [master.version for master in masters]
 
     # ---- memory ---------------------------------------------------------------------------------

@@ -78,6 +78,7 @@ class EnrichPlan:
             task=task,
             before=before,
             masters=Masters(self.state),
+            spill_dir=self.spill_dir,
             budget=self.budget,
         )
 
