@@ -72,8 +72,9 @@ def test_standard_input_is_lines_of_json(
     assert rows_of(table) == expected(STREAM, MASTER)
 
 
-def test_a_directory_is_watched_until_an_interrupt_and_no_row_is_lost(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_directory_is_watched_until_a_signal_and_no_row_is_lost(
+    number: signal.Signals, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watched: list[Watched] = []
 
@@ -89,7 +90,7 @@ def test_a_directory_is_watched_until_an_interrupt_and_no_row_is_lost(
         pq.write_table(STREAM, folder / "stream" / "_2.parquet")
         (folder / "stream" / "_2.parquet").rename(folder / "stream" / "2.parquet")
         until(lambda: watched[0].files_read == 2)
-        signal.pthread_kill(main_thread, signal.SIGINT)
+        signal.pthread_kill(main_thread, number)
 
     thread = threading.Thread(target=later)
     thread.start()

@@ -73,6 +73,39 @@ def test_a_server_that_does_not_answer_is_named_without_the_password() -> None:
 
 
 @pytest.mark.slow
+def test_all_rows_are_read_again_only_if_a_cheap_query_says_so(server: Server) -> None:
+    master = wm.postgres(server.uri, QUERY, changes="SELECT max(b) FROM master")
+    running: list[Any] = []
+    more = pa.table({"k": [5], "b": [9_999]}).cast(MASTER.schema)
+
+    def stream() -> Iterator[pa.RecordBatch]:
+        yield from batches(STREAM.slice(0, 1_000))
+        until(lambda: bool(running) and running[0].metrics.rows_in[0] == 1_000)
+        put(server, pa.concat_tables([MASTER, more]))
+        until(lambda: running[0].metrics.versions_met == 2)
+        yield from batches(STREAM.slice(1_000))
+
+    opened: list[str] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Postgres, "open", _counted(Postgres.open, opened))
+        run = wm.local.enrich(stream(), master, "k", refresh=0.02, wait_threshold=0.01)
+        running.append(run)
+        found = rows_of(run.read_all())
+    put(server, MASTER)
+    assert len(opened) == 2
+    second = pa.concat_tables([MASTER, more])
+    assert found == expected(STREAM.slice(0, 1_000), MASTER) + expected(STREAM.slice(1_000), second)
+
+
+def _counted(function: Any, calls: list[str]) -> Any:
+    def counted(*arguments: Any) -> Any:
+        calls.append(function.__name__)
+        return function(*arguments)
+
+    return counted
+
+
+@pytest.mark.slow
 def test_a_server_that_comes_back_is_asked_again(server: Server) -> None:
     server.stop()
     started = threading.Timer(1.0, server.start)

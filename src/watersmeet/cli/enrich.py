@@ -16,6 +16,7 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.local.arriving import Arriving
 from watersmeet.local.postgres import postgres
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _DATABASE = ("postgresql://", "postgres://")
 
 
@@ -69,7 +70,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     stream, master = _stream(arguments), _master(arguments)
     inputs = [each for each in (arguments.stream, arguments.master) if _is_path(each)]
-    with _ended_by_interrupt(stream):
+    with _ended_by_signals(stream):
         return deliver(
             lambda: local.enrich(
                 stream,
@@ -126,23 +127,28 @@ def _master(arguments: argparse.Namespace) -> Any:
 
 
 @contextlib.contextmanager
-def _ended_by_interrupt(stream: Any) -> Iterator[None]:
-    """For streams without an end: the first interrupt ends the stream, and all rows that have come
-    are answered. The second is an interrupt as any."""
+def _ended_by_signals(stream: Any) -> Iterator[None]:
+    """For streams without an end: the first interrupt, or request to terminate, ends the stream,
+    and all rows that have come are answered. The second is what it always is."""
     if not isinstance(stream, Arriving) or not _in_main_thread():
         yield
         return
-    before = signal.getsignal(signal.SIGINT)
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def back() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
     def end(number: int, frame: object) -> None:
-        signal.signal(signal.SIGINT, before)
+        back()
         stream.stop()
 
-    signal.signal(signal.SIGINT, end)
+    for number in _SIGNALS:
+        signal.signal(number, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        back()
 
 
 def _in_main_thread() -> bool:

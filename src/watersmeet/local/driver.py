@@ -8,11 +8,11 @@ from collections.abc import Generator, Iterator, Sequence
 
 import pyarrow as pa
 
-from watersmeet.errors import SchemaError, SourceFailed, WatersmeetError, one_line
+from watersmeet.errors import SourceFailed, WatersmeetError, one_line
 from watersmeet.local.aside import Aside
 from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox, LaidDown, Wanted
 from watersmeet.local.reader import Reader
-from watersmeet.local.sources import Source
+from watersmeet.local.sources import Source, no_columns
 from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.enriching import EnrichQuestion
@@ -266,8 +266,4 @@ class Driver:
             raise self._failure(failed[0])
         if columns is not None:
             return columns
-        raise SchemaError(
-            f"{source.name} ended without a single batch, so its columns are unknown.",
-            remedy="Wrap it in pyarrow.RecordBatchReader.from_batches(schema, batches), or yield "
-            "an empty batch first.",
-        )
+        raise no_columns(source.name)

@@ -75,7 +75,7 @@ class Keeper:
 
     def _keep(self) -> None:
         try:
-            self._tell(self._laid_down(self._memory.limit - self._share))
+            self._lay_down(self._memory.limit - self._share)
             while self._refresh is not None and not self._stopped.wait(self._refresh):
                 self._look_again()
         except Closed:
@@ -92,12 +92,19 @@ class Keeper:
         if seen is not None and seen == self._seen:
             return
         self._inbox.borrow(self._share)
-        self._memory.take(self._share, "laying down")
         try:
-            self._tell(self._laid_down(self._share))
+            self._lay_down(self._share)
         finally:
-            self._memory.give(self._share, "laying down")
             self._inbox.borrow(0)
+
+    def _lay_down(self, memory: int) -> None:
+        """Lay the master down as it is now, with so much memory, and tell the join."""
+        self._memory.take(memory, "laying down")
+        try:
+            master = self._laid_down(memory)
+        finally:
+            self._memory.give(memory, "laying down")
+        self._tell(master)
 
     def _tell(self, master: Master | None) -> None:
         """Hand over a version, unless it is just like the one before."""

@@ -10,10 +10,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from watersmeet.errors import InputChanged, InvalidArgument, SchemaError
+from watersmeet.errors import InputChanged, InvalidArgument
 from watersmeet.local.files import find_files
 from watersmeet.local.postgres import Postgres
-from watersmeet.local.sources import Source, all_paths, open_source
+from watersmeet.local.sources import Source, all_paths, no_columns, open_source
 
 WORD = "master"
 
@@ -158,6 +158,10 @@ def _state(file: Path) -> tuple[int, int]:
 class _Database(_Once):
     """A query. If the server does not answer, it is asked again, after longer and longer pauses."""
 
+    def look(self) -> Hashable | None:
+        query: Postgres = self._master
+        return query.look()
+
     def open(self) -> Source | None:
         query: Postgres = self._master
         reader = query.open(self._batch_bytes)
@@ -175,9 +179,5 @@ def _with_columns(source: Source) -> Source:
     batches = source.batches()
     first = next(batches, None)
     if first is None:
-        raise SchemaError(
-            f"{source.name} ended without a single batch, so its columns are unknown.",
-            remedy="Wrap it in pyarrow.RecordBatchReader.from_batches(schema, batches), or yield "
-            "an empty batch first.",
-        )
+        raise no_columns(source.name)
     return replace(source, schema=first.schema, batches=lambda: chain([first], batches))

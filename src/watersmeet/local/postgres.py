@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import weakref
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
 from urllib.parse import urlsplit
@@ -22,7 +22,9 @@ _BATCH_BYTES = "adbc.postgresql.batch_size_hint_bytes"
 _SECRET = re.compile(r"\bpassword\s*=\s*('(?:[^'\\]|\\.)*'|\S+)\s*", re.IGNORECASE)
 
 
-def postgres(uri: str, query: str, *, patience: float | str = "1 minute") -> Postgres:
+def postgres(
+    uri: str, query: str, *, changes: str | None = None, patience: float | str = "1 minute"
+) -> Postgres:
     """The rows of a query of a PostgreSQL server, for `wm.local.enrich` to take as its master.
 
     Parameters
@@ -31,6 +33,9 @@ def postgres(uri: str, query: str, *, patience: float | str = "1 minute") -> Pos
         The server and its database, as in "postgresql://user:password@host:5432/database".
     query
         The rows and columns that are wanted, as in "SELECT id, name FROM customers".
+    changes
+        A cheap query whose answer is another one when the rows are, as in "SELECT max(updated),
+        count(*) FROM customers". Without it all rows are read again at each `refresh`.
     patience
         For how long the server is asked again, after longer and longer pauses, when it does not
         answer. After that an error is raised.
@@ -42,14 +47,14 @@ def postgres(uri: str, query: str, *, patience: float | str = "1 minute") -> Pos
     >>> postgres("postgresql://ada:secret@db.example/shop", "SELECT id, name FROM items")
     <PostgreSQL db.example/shop: SELECT id, name FROM items>
     """
-    for name, value in (("uri", uri), ("query", query)):
+    for name, value in (("uri", uri), ("query", query), ("changes", changes or query)):
         if not isinstance(value, str) or not value.strip():
             raise InvalidArgument(
                 f"{name} is {type(value).__name__ if value else 'empty'}, not text.",
                 remedy='Write for example wm.postgres("postgresql://host/database", "SELECT ...").',
             )
     _driver()
-    return Postgres(uri, query, parse_seconds(patience, name="patience"))
+    return Postgres(uri, query, parse_seconds(patience, name="patience"), changes)
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,6 +64,7 @@ class Postgres:
     uri: str = field(repr=False)
     query: str
     patience: float
+    changes: str | None = None
 
     def __repr__(self) -> str:
         return f"<PostgreSQL {self.server}: {' '.join(self.query.split())}>"
@@ -80,6 +86,14 @@ class Postgres:
             cursor.execute(self.query)
             reader = opening.enter_context(cursor.fetch_record_batch())
             return _closing(reader, opening.pop_all())
+
+    def look(self) -> Hashable | None:
+        """What the query about changes answers; None if there is none."""
+        if self.changes is None:
+            return None
+        with _driver().connect(self.uri) as connection, connection.cursor() as cursor:
+            cursor.execute(self.changes)
+            return tuple(map(tuple, cursor.fetchall()))
 
     def pause_after(self, error: Exception, *, tries: int, seconds: float) -> float:
         """Seconds to wait before the server is asked again, or an error if that is in vain."""

@@ -75,6 +75,15 @@ def open_source(source: Any, *, word: str, batch_bytes: int) -> Source:
     )
 
 
+def no_columns(name: str) -> SchemaError:
+    """The error for an iterator that ends before its first batch."""
+    return SchemaError(
+        f"{name} ended without a single batch, so its columns are unknown.",
+        remedy="Wrap it in pyarrow.RecordBatchReader.from_batches(schema, batches), or yield "
+        "an empty batch first.",
+    )
+
+
 def _path(path: Any, word: str) -> Path:
     text = os.fspath(path)
     if isinstance(text, bytes) or not text:
