@@ -11,7 +11,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -213,6 +213,10 @@ class Player:
                 self._drain(join.take_over(self._lay_down(keys)))
             case Resize(limit):
                 self._drain(join.resize(max(limit, 4096)))
+                # Portions change in size with memory.
+                portion = self.case.portion_bytes * (1 if limit < 30_000 else 2)
+                workspace = join.workspace
+                workspace.tuning = replace(workspace.tuning, portion_bytes=portion)
             case Lend(nbytes):
                 self._drain(join.lend(nbytes))
             case Save(restores):

@@ -42,6 +42,10 @@ def make(tmp_path: Path) -> Iterator[Play]:
 
 @pytest.fixture
 def rows_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    have_rows_of_one_size(monkeypatch)
+
+
+def have_rows_of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows take one byte, and entries next to none, as in the paper's examples."""
     monkeypatch.setattr(CacheKeeper, "_row_bytes", lambda self: 1.0)
     monkeypatch.setattr(CacheKeeper, "_stream_bytes", lambda self: 1.0)
@@ -121,6 +125,19 @@ def test_a_value_that_turns_out_to_have_more_rows_is_given_up_as_a_whole(make: P
     cycle(player, 10, 10, 40, 40)
     player.do(Arrive((40, 40)), Scan(1))
     assert cached(player) == {40: 1}
+
+
+@pytest.mark.usefixtures("rows_of_one_size")
+def test_a_value_of_two_portions_is_given_up_as_a_whole(make: Play) -> None:
+    # Two of its rows are too many in the first portion, one would be few enough in the second.
+    player = make(ssbj((10, 10, 10)))
+    cycle(player, 50, 50)
+    player.do(Arrive((10, 10, 50, 50)), Scan(1))
+    assert player.join.metrics.blocks_read == 3 + 2
+    while player.join.metrics.cycles < 2:
+        player.do(Scan(1))
+    player.do(Arrive((10,)), Scan(1))
+    assert cached(player) == {50: 0}
 
 
 @pytest.mark.usefixtures("rows_of_one_size")
@@ -204,6 +221,8 @@ class Watched:
         self.join = player.join
         self.blocks: list[int] = []
         self.began: dict[int, int] = {}
+        self.cycles: dict[int, int] = {}
+        """For each stamp, in which cycle its row began to wait."""
         self.stays: dict[int, tuple[int, list[int]]] = {}
         """For each stamp the row's code, and the blocks that were read during its stay."""
         master, workspace = self.join.workspace.master, self.join.workspace
@@ -220,6 +239,8 @@ class Watched:
             mine = workspace.memory.table
             for code, stamp in zip(mine.codes(index), mine.stamps[index], strict=True):
                 assert stamp not in self.stays, "leaves twice"
+                cycles = self.join.metrics.cycles - self.cycles[stamp]
+                assert cycles <= 1, "waits for more than a cycle"
                 self.stays[stamp] = (int(code), self.blocks[self.began[stamp] :])
             return leave(mine, index)
 
@@ -229,6 +250,7 @@ class Watched:
     def _note_arrivals(self) -> None:
         for stamp in self.join.workspace.memory.table.stamps:
             self.began.setdefault(int(stamp), len(self.blocks))
+            self.cycles.setdefault(int(stamp), self.join.metrics.cycles)
 
 
 def random_arrivals(player: Player, keys: int) -> None:
@@ -279,6 +301,14 @@ def test_a_code_that_no_block_has_is_answered_without_a_read(make: Play) -> None
     assert player.join.metrics.blocks_read == 0
     assert player.join.metrics.results["unmatched"] == 3
     assert player.join.metrics.negative_entries == 3
+
+
+def test_rows_that_came_before_their_code_was_cached_are_no_second_entry(make: Play) -> None:
+    # There is room for some of them at a time, and none was found in the cache when they came.
+    player = make(Enrichment((), tuple(range(30)), memory=20_000))
+    player.do(Arrive((3,) * 900))
+    assert player.join.metrics.cycles > 1
+    assert cached(player) == {3: 1}
 
 
 def test_one_row_reads_one_block(make: Play) -> None:

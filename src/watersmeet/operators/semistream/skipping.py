@@ -32,6 +32,9 @@ PAGE_BYTES = 2**16
 """Bytes of a page, which `Tuning.costs` are for."""
 _CODES_AT_ONCE = 4096
 
+Found = tuple[Index, Index]
+"""For each of some waiting rows, where the master rows of its code begin, and how many they are."""
+
 
 class SkippingScan:
     """A row meets all blocks of its code, once, in the order of the blocks.
@@ -134,9 +137,11 @@ class SkippingScan:
             meeting = self.ahead.until(places.first[stop])
             inside = meeting > leaving
         read = self._read(begin, stop)
-        yield from self._workspace.of_version(self._meet(read, meeting))
+        found = self._located(read, meeting)
+        if read is not None:
+            yield from self._workspace.of_version(self._meet(read, found))
         begun = 0 if self.inside is None else self.ahead.until(places.first[self.block])
-        self._cache(read, begun, leaving)
+        self._cache(read, found, slice(begun, leaving))
         yield from self._leave(leaving)
         if inside and self.inside is None:
             self.inside = int(self._table.stamps[self._merged - 1]) + 1
@@ -163,18 +168,9 @@ class SkippingScan:
         for, and between them some that take less time to read than to skip. None if no block has
         any of the next codes."""
         places, codes = self._master.places, self.ahead.codes
-        if self.inside is not None:
-            begin = self.block
-        else:
-            # Many codes may be in no block, one after the other.
-            blocks = np.searchsorted(places.last, codes[:_CODES_AT_ONCE])
-            there = blocks < len(places)
-            there[there] = places.first[blocks[there]] <= codes[: len(blocks)][there]
-            if not there.any():
-                rest = codes[len(blocks) :]
-                begin = int(np.searchsorted(places.last, rest[0])) if len(rest) else len(places)
-                return begin, begin
-            begin = int(blocks[np.argmax(there)])
+        begin, is_wanted = self._next_block()
+        if not is_wanted:
+            return begin, begin
         most = places.ends[begin] + self._workspace.portion_bytes
         stop = max(int(np.searchsorted(places.ends, most, side="right")) - 1, begin + 1)
         window = slice(begin, stop)
@@ -187,6 +183,21 @@ class SkippingScan:
         last = wanted[wide[0]] if len(wide) else wanted[-1]
         stop = begin + int(last) + 1
         return begin, self._whole_code(begin, stop)
+
+    def _next_block(self) -> tuple[int, bool]:
+        """The next block that somebody waits for. If many codes, one after the other, are in no
+        block, it is the one after them, and not known to be wanted."""
+        places, codes = self._master.places, self.ahead.codes
+        if self.inside is not None:
+            return self.block, True
+        for size in (1, _CODES_AT_ONCE):
+            blocks = np.searchsorted(places.last, codes[:size])
+            there = blocks < len(places)
+            there[there] = places.first[blocks[there]] <= codes[: len(blocks)][there]
+            if there.any():
+                return int(blocks[np.argmax(there)]), True
+        rest = codes[len(blocks) :]
+        return (int(np.searchsorted(places.last, rest[0])) if len(rest) else len(places)), False
 
     def _whole_code(self, begin: int, stop: int) -> int:
         """Where to stop so that a code somebody waits for is not divided between two steps, if all
@@ -222,38 +233,33 @@ class SkippingScan:
         self._workspace.report_memory(int(ends[stop] - ends[begin]))
         return self._master.read(begin, stop)
 
-    def _meet(self, read: MasterRows | None, count: int) -> Iterator[Matches]:
+    def _located(self, read: MasterRows | None, count: int) -> Found:
+        """Where the master rows of the first rows ahead are."""
+        starts, counts = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        if read is not None:
+            kernels.locate(self.ahead.codes[:count], read.codes, starts, counts)
+        return starts, counts
+
+    def _meet(self, read: MasterRows, found: Found) -> Iterator[Matches]:
         """The first rows ahead meet the master rows of their codes."""
-        if read is None or not count:
-            return
         workspace, table = self._workspace, self._table
-        starts, counts = self._located(read, slice(0, count))
         sources, stamps = (table, BatchRows(read.rows)), table.stamps
-        rows = self.ahead.rows[:count].astype(np.int64)
+        starts, counts = found
+        rows = self.ahead.rows[: len(starts)].astype(np.int64)
         for pairs in expanded(rows, starts, counts, workspace.pairs):
             yield from workspace.emitter.pairs(sources, pairs, (stamps, stamps), Stage.MD)
 
-    def _located(self, read: MasterRows, which: slice) -> tuple[Index, Index]:
-        codes = self.ahead.codes[which]
-        starts, counts = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
-        kernels.locate(codes, read.codes, starts, counts)
-        return starts, counts
-
-    def _cache(self, read: MasterRows | None, begun: int, leaving: int) -> None:
-        """Offer the codes of rows that leave to the cache. The first `begun` rows have a code of
-        which blocks were read before this step: not all of its rows are here."""
-        codes = self.ahead.codes[begun:leaving]
+    def _cache(self, read: MasterRows | None, found: Found, whole: slice) -> None:
+        """Offer the codes of rows that leave to the cache, but for those of which blocks were read
+        before this step: not all of their rows are here."""
+        codes = self.ahead.codes[whole]
         if self._closing or not len(codes):
             return
-        firsts = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
-        waiting = np.diff(np.append(firsts, len(codes)))
-        if read is None:
-            none = np.zeros(len(firsts), np.int64)
-            rows = self._workspace.no_master_rows()
-            self._caching.admit(codes[firsts], waiting, none, none, rows)
-            return
-        starts, counts = self._located(read, slice(begun, leaving))
-        self._caching.admit(codes[firsts], waiting, starts[firsts], counts[firsts], read.rows)
+        first = np.flatnonzero(np.append(True, codes[1:] != codes[:-1]))
+        waiting = np.diff(np.append(first, len(codes)))
+        rows = self._workspace.no_master_rows() if read is None else read.rows
+        starts, counts = (each[whole][first] for each in found)
+        self._caching.admit(codes[first], waiting, starts, counts, rows)
 
     def _leave(self, count: int) -> Iterator[Matches]:
         """The first rows ahead have met all of this version."""
