@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -32,7 +33,8 @@ from watersmeet.errors import (
     SpillError,
 )
 from watersmeet.local import LocalEnrich
-from watersmeet.operators.family import ENRICHING
+from watersmeet.local.enrich import EnrichDriver
+from watersmeet.operators.family import ENRICHING, make_enricher
 from watersmeet.store.master.laying import lay_down
 
 STREAM, MASTER = sides(2_000)
@@ -345,18 +347,22 @@ def test_columns_may_come_in_another_order() -> None:
     assert rows_of(run.read_all()) == wanted
 
 
-def test_rows_without_a_partner_wait_for_newer_versions_until_the_deadline() -> None:
-    first = pa.table({"k": [1], "b": [1]})
-    second = pa.table({"k": [1, 2], "b": [1, 2]})
-    versions = Versions(first, second)
-    stream = pa.table({"k": [1, 2, 3], "a": [1, 2, 3]})
-    gate = Gate(batches(stream), [])
+def test_rows_without_a_partner_wait_for_newer_versions_until_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    making = partial(make_enricher, wall=lambda: now[0])
+    # By its name the module is hidden behind the function.
+    monkeypatch.setattr(sys.modules[EnrichDriver.__module__], "make_enricher", making)
+    versions = Versions(pa.table({"k": [1], "b": [1]}), pa.table({"k": [1, 2], "b": [1, 2]}))
+    gate = Gate(batches(pa.table({"k": [1, 2, 3], "a": [1, 2, 3]})), [])
     run = wm.local.enrich(
-        gate, versions, "k", "left", refresh=SOON, deadline=0.5, wait_threshold=SOON
+        gate, versions, "k", "left", refresh=SOON, deadline=0.2, wait_threshold=SOON
     )
     assert next(run).to_pylist() == [{"k": 1, "a": 1, "b": 1}]
     versions.wanted = 1
     assert next(run).to_pylist() == [{"k": 2, "a": 2, "b": 2}]
+    now[0] = 0.3
     assert next(run).to_pylist() == [{"k": 3, "a": 3, "b": None}]
     gate.open()
     assert not list(run)
