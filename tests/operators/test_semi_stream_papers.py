@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from watersmeet.operators.semistream.keeping import CacheKeeper
 from watersmeet.operators.semistream.rotating import RotatingCaching
 from watersmeet.operators.semistream.skipping import SkippingScan
 from watersmeet.rows.address import Index, Matches
+from watersmeet.store.index import Codes
 
 Play = Callable[[Enrichment], Player]
 
@@ -151,6 +153,41 @@ def test_a_value_without_master_rows_becomes_a_negative_entry(make: Play) -> Non
     player.do(Arrive((50, 50)))
     assert player.join.metrics.results["unmatched"] == before + 2
     assert player.join.metrics.negative_entries == 1
+
+
+@pytest.mark.usefixtures("rows_of_one_size")
+def test_of_values_without_master_rows_as_many_are_cached_as_there_is_room_for(
+    make: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = CacheKeeper._put
+
+    def with_room_for_two(self: CacheKeeper, codes: Codes, *others: Any) -> bool:
+        return len(codes) <= 2 and put(self, codes, *others)
+
+    monkeypatch.setattr(CacheKeeper, "_put", with_room_for_two)
+    player = make(ssbj(SUPPLIED))
+    asked = (50, 51, 51, 52, 53, 53, 53, 10)
+    cycle(player, *asked)
+    cycle(player, *asked)
+    player.do(Arrive(asked), Scan(1))
+    assert cached(player) == {53: 0, 51: 0}
+
+
+@pytest.mark.usefixtures("rows_of_one_size")
+def test_waiting_rows_leave_room_for_what_is_collected(make: Play) -> None:
+    player = make(ssbj(SUPPLIED))
+    cycle(player, *REQUESTED)
+    player.do(Arrive(REQUESTED), Scan(1))
+    scan, caching = player.join.scan, player.join.caching
+    assert caching.coming > 0
+    before, coming = scan.rows_per_step(), caching.coming
+    caching.coming = player.join.workspace.memory.capacity // 2
+    assert scan.rows_per_step() < 0.6 * before
+    caching.coming = coming
+    while player.join.metrics.cycles < 2:
+        player.do(Scan(1))
+    player.do(Arrive(REQUESTED), Scan(1))
+    assert caching.coming == 0, "it has been moved"
 
 
 @pytest.mark.usefixtures("rows_of_one_size")

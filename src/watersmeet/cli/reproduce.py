@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     # `argparse` has no public name for what `add_subparsers` returns.
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-SEEDS = {"rpj": 2005, "pr-join": 2010, "diner": 2010, "miner": 2010}
+SEEDS = {"rpj": 2005, "pr-join": 2010, "ssbj": 2018, "diner": 2010, "miner": 2010}
 """The years of the papers: any number would do."""
 
 
@@ -24,12 +24,13 @@ def add_parser(subparsers: Subparsers) -> None:
         help="run a paper's experiments again: curves, claims, figures, one page",
         description="Run a paper's experiments again and write curves.csv, claims.csv, a plot "
         "per figure (SVG and PNG) and index.html. rpj, diner and miner run in virtual time; "
-        "pr-join reads, spills and counts real files.",
+        "pr-join and ssbj read real files and count what they read.",
     )
     parser.add_argument(
         "paper",
         choices=list(SEEDS),
         help="rpj: figures 8 to 12 of SIGMOD 2005; pr-join: figures 2 and 8 to 15 of SIGMOD 2010; "
+        "ssbj: figures 4 to 6 of the semi-stream balanced join; "
         "diner: figures 7 to 19 of TKDE 2010; miner: figures 20 to 22 of the same paper",
     )
     parser.add_argument(
@@ -38,8 +39,8 @@ def add_parser(subparsers: Subparsers) -> None:
         default=1.0,
         metavar="S",
         help="1 is 2 million rows for rpj and 100,000 rows a relation for diner and miner, as in "
-        "the papers, and 1 million rows a relation for pr-join, a hundredth of the paper's "
-        "(default: 1)",
+        "the papers, 1 million rows a relation for pr-join, a hundredth of the paper's, and "
+        "master tables of 4 to 20 million rows for ssbj, a fifth of the paper's (default: 1)",
     )
     parser.add_argument(
         "--out",
@@ -84,6 +85,8 @@ def _reproduce(paper: str, scale: float, seed: int, *, out: Path, jobs: int) -> 
     from watersmeet.reproduce.prjoin.settings import Parameters as PrJoinParameters
     from watersmeet.reproduce.rpj import report as rpj_report
     from watersmeet.reproduce.rpj.settings import Parameters as RpjParameters
+    from watersmeet.reproduce.ssbj import report as ssbj_report
+    from watersmeet.reproduce.ssbj.settings import Parameters as SsbjParameters
 
     def say(line: str) -> None:
         print(line, flush=True)
@@ -95,6 +98,10 @@ def _reproduce(paper: str, scale: float, seed: int, *, out: Path, jobs: int) -> 
     if paper in ("diner", "miner"):
         reproduce = diner_report.reproduce if paper == "diner" else miner_report.reproduce
         return reproduce(DinerParameters(scale=scale, seed=seed), out=out, jobs=jobs, say=say)
+    if paper == "ssbj":
+        return ssbj_report.reproduce(
+            SsbjParameters(scale=scale, seed=seed), out=out, jobs=jobs, say=say
+        )
     return prjoin_report.reproduce(
         PrJoinParameters(scale=scale, seed=seed), out=out, jobs=jobs, say=say
     )

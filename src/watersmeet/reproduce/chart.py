@@ -59,6 +59,11 @@ INKS = {
     "c-pr-join": LineStyle("c-PR-Join", "#7CC4EE", (0, (2, 2))),
     "c-ripple": LineStyle("c-Ripple", "#F5B183", (0, (2, 2))),
     "c-grace": LineStyle("c-GRACE", "#7FD6BB", (0, (2, 2))),
+    "ssbj": LineStyle("SSBJ", "#0072B2"),
+    "meshjoin": LineStyle("MESHJOIN", "#D55E00", (0, (6, 1.6))),
+    "skipping": LineStyle("default here", "#009E73", (0, (1.2, 1.2))),
+    "c-ssbj": LineStyle("SSBJ, calculated", "#7CC4EE", (0, (2, 2))),
+    "c-meshjoin": LineStyle("MESHJOIN, calculated", "#F5B183", (0, (2, 2))),
     # Settings of PR-Join.
     "1MB": LineStyle("PR-Join 1 MB", "#B0508E", (0, (6, 1.6))),
     "64KB": LineStyle("PR-Join 64 KB", "#0072B2"),

@@ -80,10 +80,16 @@ class CyclicScan:
     def rows_per_step(self) -> int:
         """w: so many rows a step, and all of memory is full when the first of them leave."""
         memory = self._memory
-        others = memory.cache.nbytes + memory.collected + memory.reserved
+        others = memory.cache.nbytes + memory.reserved
+        others += max(memory.collected, self._caching.coming)
         rows = (memory.capacity - others) / self._table.mean_bytes()
-        steps = max(self._master.nbytes / self._workspace.portion_bytes, 1.0)
-        return max(int(rows / steps), 1)
+        return max(int(rows / self._steps()), 1)
+
+    def _steps(self) -> float:
+        """k: in how many portions the master table is read. A portion has whole blocks."""
+        master = self._master
+        blocks = self._workspace.portion_bytes // max(master.largest_block, 1)
+        return max(len(master) / max(blocks, 1), 1.0)
 
     def is_due(self) -> bool:
         """Whether so many rows have come that a step has to follow."""
@@ -108,6 +114,8 @@ class CyclicScan:
         begin, stop = self._next_portion()
         if begin < stop:
             if begin == 0 and not self._closing:
+                # Rows that have left would take the room of what is moved into the cache.
+                self.close_gaps()
                 self._caching.begin_cycle()
             ends = self._master.places.ends
             metrics.steps += 1

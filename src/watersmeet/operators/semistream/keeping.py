@@ -28,6 +28,9 @@ class CacheKeeper:
         self._memory = workspace.memory
         self._cycle = 0
         """The number of this cycle; those of the papers' scan are counted from 1."""
+        self.coming = 0
+        """Bytes that are being collected for the cache in this cycle: waiting rows must leave room
+        for them, or what was collected would be thrown away."""
 
     @property
     def _cache(self) -> Cache:

@@ -160,6 +160,7 @@ class RotatingCaching(CacheKeeper):
         chosen = chosen[fitting(waiting[chosen] / nbytes[chosen], nbytes[chosen], room)]
         self._forget_counts()
         self.switching = Switching(codes[chosen], waiting[chosen])
+        self.coming = int(nbytes[chosen].sum())
 
     def _waiting_values(self) -> tuple[Codes, Index]:
         """The values that wait, and how many stream rows each has: n."""
@@ -184,6 +185,7 @@ class RotatingCaching(CacheKeeper):
         """MOVE all tuples from sB to H_R (line 10). A value that waits and has no master row
         becomes a negative entry: line 26 never sees it, but the text asks for it."""
         switching, self.switching = self.switching, None
+        self.coming = 0
         if switching is None:
             return
         # The inequality holds for what was found, not only for what was expected.
@@ -193,11 +195,16 @@ class RotatingCaching(CacheKeeper):
             self._memory.collected = switching.nbytes
             self._put_in(switching, values, rows)
         none = np.flatnonzero(switching.alive & (switching.counts == 0))
-        self._put_in(switching, none, self._workspace.no_master_rows())
+        none = none[np.argsort(-switching.waiting[none], kind="stable")]
+        # As many as there is room for, those that most rows wait for first.
+        while not self._put_in(switching, none, self._workspace.no_master_rows()):
+            none = none[: len(none) // 2]
 
-    def _put_in(self, switching: Switching, values: Index, rows: pa.RecordBatch) -> None:
-        if len(values):
-            self._put(switching.codes[values], switching.counts[values], rows, 0)
+    def _put_in(self, switching: Switching, values: Index, rows: pa.RecordBatch) -> bool:
+        """Whether there was room for these values, or there are none."""
+        return not len(values) or self._put(
+            switching.codes[values], switching.counts[values], rows, 0
+        )
 
     def _evict_infrequent(self) -> None:
         """Lines 43-50: f_count / 10 rows a cycle stand for n. An entry that came less than ten
@@ -215,7 +222,7 @@ class RotatingCaching(CacheKeeper):
         self._cache.hits[:] = 0
 
     def forget(self) -> None:
-        self._cycle, self.switching = 0, None
+        self._cycle, self.switching, self.coming = 0, None, 0
         self._forget_counts()
         self._report()
 
