@@ -379,6 +379,7 @@ def test_a_full_device_is_an_error_and_nothing_is_left(
         assert not list(area.path.iterdir())
 
 
+@pytest.mark.slow
 def test_memory_stays_within_the_limit(tmp_path: Path) -> None:
     """Measured from outside, on a table ten times as large."""
     program = f"""
