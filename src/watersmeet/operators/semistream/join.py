@@ -218,6 +218,11 @@ class SemiStreamJoin:
     def owed(self) -> list[int]:
         return [self.workspace.waiting, 0]
 
+    def due(self) -> float | None:
+        """When patient rows will next be reported though nothing comes, by the clock of their
+        deadline; None if there are none."""
+        return None if self.workspace.patient is None else self.workspace.patient.due()
+
     def punctuate(self, input: int, promise: Promise) -> Iterator[Matches]:
         """Stream rows wait for the master table, not for other stream rows."""
         yield from ()

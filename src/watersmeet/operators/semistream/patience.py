@@ -115,11 +115,21 @@ class PatientRows:
         self.runs.append(writer.cut((0, 0), arrived=arrived))
         writer.close()
 
+    def due(self) -> float | None:
+        """When `overdue` will next have rows, in seconds; None if there are none."""
+        ends = [run.earliest + self._time + self._lateness for run in self.runs]
+        ends += [self._first + self._time] if self._pieces else []
+        return min(ends) / _MICROSECONDS if ends else None
+
+    @property
+    def _lateness(self) -> int:
+        return int(_TIME_OF_A_RUN * self._time)
+
     def overdue(self) -> Iterator[pa.RecordBatch]:
         """Take out rows that have no time left. Those on disk may be late by a sixteenth of it:
         then most runs are read once, when none of their rows has any."""
         now = self.now()
-        before = now - self._time - int(_TIME_OF_A_RUN * self._time)
+        before = now - self._time - self._lateness
         late = [run for run in self.runs if run.earliest <= before]
         self.runs = [run for run in self.runs if run.earliest > before]
         for codes, rows in _read(late):

@@ -61,7 +61,8 @@ class EnrichArrivals(Arrivals):
     def describe(self, operator: JoinOperator) -> Manifest:
         assert isinstance(operator, SemiStreamJoin)
         numbers = {each: self._numbers[each] for each in operator.versions}
-        return super().describe(operator) | {"number": self._number, "masters": numbers}
+        about = {"number": self._number, "masters": numbers, "wakes": operator.due()}
+        return super().describe(operator) | about
 
     def feed(
         self, operator: JoinOperator, batches: Iterator[pa.RecordBatch], leftovers: Leftovers

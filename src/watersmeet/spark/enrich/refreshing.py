@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import threading
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from watersmeet.errors import (
-    InvalidArgument,
+    InputChanged,
     SchemaError,
-    SourceFailed,
+    StateError,
     Unreachable,
     WatersmeetError,
 )
+from watersmeet.spark.computing import words
 from watersmeet.spark.enrich.keeper import MasterKeeper
 from watersmeet.spark.enrich.laying import Effort
 
@@ -68,26 +67,24 @@ class Refresher(threading.Thread):
     def run(self) -> None:
         while not self._stopped.wait(self._seconds) and self._has_session():
             try:
-                if self._is_active():
-                    self._look_patiently()
+                self._look_patiently()
             except WatersmeetError as error:
-                if not self._stopped.is_set():
+                if not self._stopped.is_set() and self._has_session():
                     self._keeper.masters.fail(error)
                 return
-            except (Py4JError, OSError):
-                if self._has_session():
-                    raise
-                return  # The session is being stopped.
 
     def _look_patiently(self) -> None:
+        """Look at the table if the query is active. Whatever goes wrong may be over soon: a path
+        without files, a server that is away; but not other columns."""
         pause = _FIRST_PAUSE_S
         for tried in range(1, _TRIES + 1):
             try:
-                self._keeper.look_again(self._effort)
+                if self._is_active():
+                    self._keeper.look_again(self._effort)
                 return
-            except (InvalidArgument, SchemaError):
+            except SchemaError:
                 raise
-            except (WatersmeetError, PySparkException) as error:
+            except Exception as error:
                 if tried == _TRIES:
                     raise _given_up(error) from error
                 if self._stopped.wait(pause) or not self._has_session():
@@ -106,9 +103,9 @@ class Refresher(threading.Thread):
 
 
 def _given_up(error: Exception) -> WatersmeetError:
-    if isinstance(error, WatersmeetError) and not isinstance(error, SourceFailed):
+    if isinstance(error, InputChanged | StateError):
         return error
-    cause = error.cause if isinstance(error, WatersmeetError) else str(error).split("\n", 1)[0]
+    cause = error.cause if isinstance(error, WatersmeetError) else words(error)
     return Unreachable(
         f"The master table could not be read again, {_TRIES} times: {cause}",
         remedy="All rows that had come were answered from the version before. Start the query "

@@ -19,6 +19,8 @@ class Standing:
     batch."""
     waits_until: float = 0.0
     """When some instance that owes something will have been without rows for long enough."""
+    wakes: float | None = None
+    """When some instance has something to do, by the wall clock, whatever is owed."""
     had_rows: bool = False
     """Whether the last batch brought rows."""
     settled: bool = False
@@ -28,13 +30,25 @@ class Standing:
     def owes(self) -> bool:
         return any(self.owed)
 
+    @property
+    def is_late(self) -> bool:
+        """Whether an instance has had something to do for some time."""
+        return self.wakes is not None and time.time() >= self.wakes
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a batch without rows has something to do."""
+        return self.is_late or (self.owes and time.time() >= self.waits_until)
+
     @classmethod
     def of(cls, manifests: list[Manifest], wait_threshold: float) -> Standing:
         owing = [manifest for manifest in manifests if any(manifest["owed"])]
+        wakes = [manifest["wakes"] for manifest in manifests if manifest.get("wakes") is not None]
         came = min((manifest["rows_came"] for manifest in owing), default=0.0)
         return cls(
             owed=tuple(map(sum, zip(*(manifest["owed"] for manifest in manifests), strict=True))),
             waits_until=came + wait_threshold,
+            wakes=min(wakes, default=None),
             had_rows=any(any(manifest["contents"]["rows"]) for manifest in manifests),
             settled=all(manifest["settled"] for manifest in manifests),
         )

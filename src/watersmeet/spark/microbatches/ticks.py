@@ -132,7 +132,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._available_now:
             standing = self._watch.look()
             # Had the settling left something, it would do so again.
-            if not standing.owes or standing.settled:
+            if standing.settled or not (standing.owes or standing.is_late):
                 return start
             # The others may have more: only after a batch without rows is it known that they do
             # not, and to settle after every batch would read the whole state as often.
@@ -140,8 +140,7 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # A clock that was set back must not take offsets back.
         if self._plan.interval is None or (now := self._now()) <= start["tick"]:
             return start
-        standing = self._watch.look()
-        return {"tick": now} if standing.owes and time.time() >= standing.waits_until else start
+        return {"tick": now} if self._watch.look().is_due else start
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """What Spark shows as the latest offset in a query's progress: what is owed."""
