@@ -102,13 +102,13 @@ class SemiStreamWorkspace(Workspace):
                 remedy="Give every version of the master table the same columns and types, or "
                 "start anew with other ones.",
             )
-        largest = int(np.diff(master.places.ends).max(initial=0))
-        if largest > self.portion_bytes:
-            need = -(-largest * self.account.limit // max(self.portion_bytes, 1))
+        least = least_memory(master, self.account.limit, self.portion_bytes)
+        if least > self.account.limit:
             raise MemoryTooSmall(
-                f"The master table was laid down in blocks of up to {largest:,} bytes, and "
-                f"{self.account.limit:,} bytes of memory leave {self.portion_bytes:,} for reading.",
-                remedy=f"Give it at least {need:,} bytes, or lay it down for less memory.",
+                f"The master table was laid down in blocks of up to {master.largest_block:,} "
+                f"bytes, and {self.account.limit:,} bytes of memory leave {self.portion_bytes:,} "
+                "for reading.",
+                remedy=f"Give it at least {least:,} bytes, or lay it down for less memory.",
             )
 
     @property
@@ -217,6 +217,11 @@ class SemiStreamWorkspace(Workspace):
         self.closed = True
         super().close()
         self.master.close()
+
+
+def least_memory(master: Master, limit: int, portion: int) -> int:
+    """The memory in which the largest block can be read, if a `limit` leaves `portion` for that."""
+    return -(-master.largest_block * limit // max(portion, 1))
 
 
 def _listed(schema: pa.Schema) -> str:

@@ -3,6 +3,7 @@ call, and lays the table down."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any
 
@@ -11,9 +12,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StringType, StructField, StructType
 
-from watersmeet.errors import InvalidArgument
-from watersmeet.model import JoinType, Side
+from watersmeet.errors import InvalidArgument, MemoryTooSmall
+from watersmeet.model import JoinType, Side, parse_bytes
 from watersmeet.operators.enriching import EnrichQuestion
+from watersmeet.operators.semistream.workspace import least_memory
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import key_names
 from watersmeet.rows.output import Schemas
@@ -22,6 +24,7 @@ from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.columns import check_names, plain, result_columns, with_metadata
 from watersmeet.spark.enrich.keeper import MasterKeeper
 from watersmeet.spark.enrich.laying import Effort
+from watersmeet.spark.enrich.masters import MasterRecord
 from watersmeet.spark.enrich.plan import EnrichPlan
 from watersmeet.spark.enrich.refreshing import refresh_later, refresh_no_more
 from watersmeet.spark.enrich.sources import WORD, Look, MasterSource
@@ -47,6 +50,7 @@ from watersmeet.spark.microbatches.wire import Wire
 from watersmeet.spark.microbatches.wiring import budget_of, hosted
 from watersmeet.spark.question import settled
 from watersmeet.spark.sql import quoted
+from watersmeet.store.shares import MemoryShares
 
 # A new version is laid down with this part of the memory, which the join leaves to it.
 _LAYING_SHARE = 8
@@ -151,7 +155,7 @@ def enrich(
         plan.identity(None).check(saved)
     keeper = MasterKeeper(source, frames[Side.RIGHT], plan)
     refresh_no_more(directory.uri)
-    keeper.begin(Effort(each, at_once=count))
+    _check_blocks(keeper, keeper.begin(Effort(each, at_once=count)), memory)
     if every is not None:
         few = max(slots.tasks // 2, 1)
         refresh_later(keeper, spark, seconds=every, effort=Effort(share, at_once=few))
@@ -185,6 +189,23 @@ def _settled(
         master = master.select(*(sf.col(quoted(key)) for key in keys))
         schemas = (schemas[0], pa.schema([schemas[1].field(key) for key in keys]))
     return (stream, master), question, schemas
+
+
+def _check_blocks(keeper: MasterKeeper, record: MasterRecord, memory: int | str) -> None:
+    """Refuse a version with a block that does not fit, such as one with a very long row."""
+    each = keeper.plan.memory
+    portion, least, largest = MemoryShares.split(each).loaded, 0, 0
+    for instance in range(keeper.plan.instances):
+        with contextlib.closing(keeper.masters.open(record.number, instance)) as master:
+            least = max(least, least_memory(master, each, portion))
+            largest = max(largest, master.largest_block)
+    if least > each:
+        total = -(-least * parse_bytes(memory) // each)
+        raise MemoryTooSmall(
+            f"A block of the master table has {largest:,} bytes, and memory={memory!r} leaves "
+            f"{portion:,} for reading in each instance.",
+            remedy=f"Give at least {total:,} bytes, or leave long columns out of the master.",
+        )
 
 
 def _has_columns(on: Any) -> bool:
