@@ -25,16 +25,19 @@ def test_every_schedule_gives_the_join(name: str, how: JoinType) -> None:
     check(name, how, settings().max_examples // 10)
 
 
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("name", ENRICHING)
+def is_slow(name: str, seed: int) -> bool:
+    return seed > (name == "skipping")
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        pytest.param(name, seed, marks=pytest.mark.slow if is_slow(name, seed) else ())
+        for name in ENRICHING
+        for seed in range(40)
+    ],
+)
 def test_a_long_schedule_gives_the_join(name: str, seed: int) -> None:
-    play(mixture(name, HOWS[seed % 4], seed))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(2, 40))
-@pytest.mark.parametrize("name", ENRICHING)
-def test_many_more_long_schedules_give_the_join(name: str, seed: int) -> None:
     play(mixture(name, HOWS[seed % 4], seed))
 
 

@@ -143,6 +143,15 @@ def test_a_value_of_two_portions_is_given_up_as_a_whole(make: Play) -> None:
 
 
 @pytest.mark.usefixtures("rows_of_one_size")
+def test_a_value_of_two_portions_is_cached_with_all_its_rows(make: Play) -> None:
+    player = make(ssbj((10, 10, 10)))
+    cycle(player, *(10,) * 5)
+    cycle(player, *(10,) * 5)
+    player.do(Arrive((10,)), Scan(1))
+    assert cached(player) == {10: 3}
+
+
+@pytest.mark.usefixtures("rows_of_one_size")
 def test_a_value_without_master_rows_becomes_a_negative_entry(make: Play) -> None:
     player = make(ssbj(SUPPLIED, JoinType.LEFT))
     cycle(player, 50, 10)
