@@ -16,8 +16,8 @@ from watersmeet import errors
 __all__ = [
     "StreamLog", "__version__", "aggregate", "avg", "band", "between", "count", "enrich",
     "errors", "join", "join_many", "join_many_streams", "join_streams", "local", "overlaps",
-    "postgres", "session", "stddev", "stddev_pop", "stream_error", "stream_metrics", "sum",
-    "var_pop", "variance", "within",
+    "plan_enrich", "postgres", "session", "stddev", "stddev_pop", "stream_error",
+    "stream_metrics", "sum", "var_pop", "variance", "within",
 ]  # fmt: skip
 
 # What needs Spark, and the module it comes from.
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         var_pop,
         variance,
     )
+    from watersmeet.local.plan_enrich import plan_enrich
     from watersmeet.local.postgres import postgres
     from watersmeet.rows.intervals import between, overlaps
     from watersmeet.rows.spans import band, within
@@ -79,8 +80,8 @@ else:
             return getattr(import_module("watersmeet.rows.spans"), name)
         if name in _INTERVALS:
             return getattr(import_module("watersmeet.rows.intervals"), name)
-        if name == "postgres":
-            return import_module("watersmeet.local.postgres").postgres
+        if name in ("plan_enrich", "postgres"):
+            return getattr(import_module(f"watersmeet.local.{name}"), name)
         if name in _SPARK:
             return getattr(_import_spark(_SPARK[name], name), name)
         if name == "__version__":

@@ -101,21 +101,22 @@ class _Measuring:
         count = self._rows_that_wait()
         # The first time the system hands out the memory, which a join that goes on has.
         self._wait(self._random_codes(count))
+        # Random codes find nothing. What grows with their number is a matter of waiting rows.
+        few = self._wait(self._random_codes(max(count // 8, 1)))
         empty = self._wait(self._random_codes(count))
         found = self._wait(self._codes_that_wait(count))
         read = self._read()
-        # Random codes find nothing: the rest of the scan is a matter of master rows, or of waiting
-        # rows if those are looked for in the master table.
-        others = max(empty.scan - read * workspace.master.nbytes, 0.0)
+        each = max(empty.scan - few.scan, 0.0) / max(count - count // 8, 1) if skips else 0.0
+        others = max(empty.scan - each * count - read * workspace.master.nbytes, 0.0)
         results = max(found.results, 1)
         costs = ServiceCosts(
             read=read,
-            find=0.0 if skips else others / max(workspace.master.rows, 1),
+            find=others / max(workspace.master.rows, 1),
             collect=0.0 if skips else self._collect(),
             arrive=self._arrive(),
             look_up=look_up,
             append=found.append / count,
-            expire=found.expire / count + (others / count if skips else 0.0),
+            expire=found.expire / count + each,
             output=max(found.scan - empty.scan, serve * found.results) / results,
             serve=serve,
         )
@@ -158,6 +159,8 @@ class _Measuring:
         append = _seconds(lambda: self._fill(codes))
         self._waiting_bytes = table.nbytes / max(len(table), 1)
         before = workspace.metrics.rows_out
+        # In full memory only values are cached that are worth it.
+        self._join.caching.give_up()
         scan = _seconds(self._scan_once)
         expire = _seconds(self._join.scan.close_gaps)
         return _Scanned(append, scan, expire, workspace.metrics.rows_out - before)

@@ -167,9 +167,9 @@ class Demand:
         entries = sizes.entry + popularity.rows * sizes.cached
         cached = costs_less_cached(expected, entries, row_bytes=sizes.waiting)
         cached &= self.caches
-        served = float((popularity.values * popularity.shares)[cached].sum())
+        served = min(float((popularity.values * popularity.shares)[cached].sum()), 1.0)
         cache_bytes = float((popularity.values * entries)[cached].sum())
-        waiting = rows * self.waits * max(1.0 - served, 0.0)
+        waiting = rows * self.waits * (1.0 - served)
         return Balance(rows, waiting, served, cache_bytes, waiting * sizes.waiting + cache_bytes)
 
     def in_memory(self, nbytes: float) -> Balance:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
+from watersmeet.local.plan_enrich import FILLED
 from watersmeet.policies.service import (
     Balance,
     Demand,
@@ -21,8 +22,6 @@ POINTER_BYTES = 4
 """Of a row in the paper's queue (Table 2)."""
 PAPER_SIZES = ServiceSizes(STREAM_BYTES + POINTER_BYTES, MASTER_BYTES, 0.0)
 """If nothing but rows and pointers took memory."""
-FILLED = 0.9
-"""Of the memory for rows, what is in use on average: rows that have left are there for a while."""
 
 
 def loop_seconds(run: Run) -> float:

@@ -12,19 +12,19 @@ blocks that somebody waits for, and lets a row go as soon as the scan has passed
 MASTER_BYTES, STREAM_BYTES = 120, 20
 """Of a row, as in the paper's Table 2."""
 
-SIZES = (4_000_000, 8_000_000, 12_000_000, 20_000_000)
+SIZES = (4_000_000, 12_000_000, 20_000_000)
 """Rows of R, a fifth of the paper's 20 to 100 million."""
 PERCENTS = (1, 2, 5, 10)
 SKEWS = (0.0, 0.25, 0.5, 0.75, 1.0)
-FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-RATES = (33_000, 67_000, 100_000, 167_000)
-"""Rows a second at which MESHJOIN needs about 2% to 10% of R."""
+FACTORS = (0.5, 1.0, 2.0)
+RATES = (33_000, 67_000, 100_000)
+"""Rows a second at which MESHJOIN needs about 2% to 6% of R."""
 PAPER_RATE = 51_242
-PORTIONS = (1 / 48, 1 / 24, 1 / 12, 1 / 6, 1 / 3, 2 / 3)
+PORTIONS = (1 / 48, 1 / 12, 1 / 3, 2 / 3)
 """Disk buffers, as parts of memory."""
-TABLE_PERCENTS = (2, 5, 10)
+TABLE_PERCENTS = (2, 10)
 """With 1% of the smaller tables the places of their blocks would be most of memory."""
-FLIGHT_PERCENTS = (10, 20, 40)
+FLIGHT_PERCENTS = (20, 40)
 
 BANDWIDTH = 100e6
 SEEK = 0.01
