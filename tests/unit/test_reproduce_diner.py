@@ -11,12 +11,20 @@ import numpy as np
 import pytest
 
 from watersmeet.errors import InvalidArgument
+from watersmeet.reproduce.chart import INKS
 from watersmeet.reproduce.claim import Claim
 from watersmeet.reproduce.diner import claims as judged
 from watersmeet.reproduce.diner.data import Airport, Orders, Temperatures
 from watersmeet.reproduce.diner.report import PAPER_SHOWS, described, reproduce
 from watersmeet.reproduce.diner.runs import Run, Runs, run_algorithm, schedule_of, tuning_of
-from watersmeet.reproduce.diner.settings import DINER, RIVALS, Experiments, Parameters, Workload
+from watersmeet.reproduce.diner.settings import (
+    DINER,
+    REAL,
+    RIVALS,
+    Experiments,
+    Parameters,
+    Workload,
+)
 from watersmeet.sim.trace import Trace
 
 TINY = Parameters(scale=0.01)
@@ -238,3 +246,8 @@ def test_what_grows_must_grow() -> None:
     assert not any(verdicts(made_up_runs(), "gains more the further"))
     assert verdicts(made_up_runs(), "MaxOuterMem") == [True]
     assert not any(verdicts(made_up_runs(), "grows with memory"))
+
+
+def test_every_data_set_has_a_line_of_its_own_in_the_figures() -> None:
+    inks = [INKS[name] for name in REAL]
+    assert len({(ink.colour, ink.dashes) for ink in inks}) == len(inks)

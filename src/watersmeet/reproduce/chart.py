@@ -40,6 +40,7 @@ INKS = {
     "stock A": LineStyle("stock A", "#B0508E"),
     "stock B": LineStyle("stock B", "#C98A00", (0, (6, 1.6))),
     "weather": LineStyle("weather", "#56B4E9", (0, (3, 1.2))),
+    "airports": LineStyle("airports", "#009E73", (0, (1.2, 1.2))),
     "miner-plain": LineStyle("MINER", "#1f1f1f"),
     "miner": LineStyle("4 inputs, remembering", "#009E73", (0, (1.2, 1.2))),
     "mjoin": LineStyle("MJoin", "#D55E00", (0, (6, 1.6))),

@@ -134,7 +134,7 @@ class Experiments:
                 Point(percent, f"{name}, {percent}% memory", self._real(name, percent / 100))
                 for percent in (5, 10, 15, 20)
             ]
-            for name in _REAL
+            for name in REAL
         }
 
     @cached_property
@@ -288,7 +288,7 @@ class Experiments:
         return Workload(name, keys, (rows, rows), self.parameters.sized(2 * MEMORY * ROWS))
 
     def _real(self, name: str, memory: float) -> Workload:
-        keys, full = _REAL[name]
+        keys, full = REAL[name]
         rows = self.parameters.sized(full)
         # Small enough to be joined to the end, so that all algorithms can be checked.
         small = memory == MEMORY
@@ -315,7 +315,7 @@ def _orders(day: int, price: float, *, range: float, depth: float) -> tuple[Orde
     return buys, replace(buys, sells=True)
 
 
-_REAL: dict[str, tuple[tuple[Keys, Keys], int]] = {
+REAL: dict[str, tuple[tuple[Keys, Keys], int]] = {
     # As many rows as the paper's CSCO, IPIX and weather stations. A large company's price hardly
     # moves in a day, a small one's does.
     "stock A": (_orders(1, 1800, range=25, depth=3), 10_355),
