@@ -18,6 +18,7 @@ from watersmeet.operators.semistream.cache import Cache
 from watersmeet.operators.semistream.caching import AdaptiveCaching
 from watersmeet.operators.semistream.cyclic import CyclicScan
 from watersmeet.operators.semistream.join import SemiStreamJoin
+from watersmeet.operators.semistream.reading import WantedBlocks
 from watersmeet.operators.semistream.rotating import RotatingCaching, Switching
 from watersmeet.operators.semistream.skipping import SkippingScan
 from watersmeet.operators.semistream.unique import UniqueCaching
@@ -100,8 +101,8 @@ BUGS = {
         "skipping", (SkippingScan, "_sort_in"), 'side="right"', 'side="left"',
     ),
     "rows leave although their code goes on": Bug(
-        "skipping", (SkippingScan, "step"), "self.ahead.below(places.first[stop])",
-        "self.ahead.until(places.first[stop])",
+        "skipping", (WantedBlocks, "_reached"), "return leaving, ahead.until(places.first[stop])",
+        "return ahead.until(places.first[stop]), ahead.until(places.first[stop])",
     ),
     "rows meet the last block of a step in the next one again": Bug(
         "skipping", (SkippingScan, "step"), "self.block = stop", "self.block = max(stop - 1, 0)",
@@ -117,7 +118,7 @@ BUGS = {
         "self.ahead, self.behind = self.behind, self.ahead", "pass",
     ),
     "codes in no block make the next ones be in none": Bug(
-        "skipping", (SkippingScan, "_next_blocks"), "if not is_wanted:",
+        "skipping", (WantedBlocks, "_stretch"), "if not is_wanted:",
         "if places.first[begin] > codes[0]:",
     ),
     "rows keep their numbers when others go": Bug(
@@ -222,8 +223,8 @@ SHOWN: dict[str, tuple[Bug, Callable[[Papers], None]]] = {
     ),
     "rows that come now are put before those that were behind": (
         Bug(
-            "skipping", (SkippingScan, "step"), "self.block = stop\n    if ends:",
-            "self.block = 0 if ends else stop\n    if False:",
+            "skipping", (SkippingScan, "step"), "self.block = stop\n    if stop == len(places):",
+            "self.block = stop % max(len(places), 1)\n    if False:",
         ),
         lambda made: papers.test_a_row_sees_the_blocks_of_its_code_once_and_few_others(
             made, made.patch

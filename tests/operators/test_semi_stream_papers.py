@@ -382,6 +382,19 @@ def test_the_scan_goes_on_inside_a_code_that_is_larger_than_a_portion(make: Play
     assert player.join.workspace.waiting
 
 
+def test_the_scan_may_come_from_one_such_code_into_the_next(make: Play) -> None:
+    master = (7,) * 25 + (8,) * 25
+    player = make(Enrichment((), master, JoinType.LEFT, block_bytes=1, portion_bytes=2500))
+    player.do(Arrive((7, 8)), Scan(1), Arrive((7, 8)))
+    stood = 0
+    while player.join.workspace.waiting:
+        player.do(Scan(1), Save())
+        scan = player.join.scan
+        assert isinstance(scan, SkippingScan)
+        stood += scan.inside is not None
+    assert stood > 6
+
+
 def test_cmeshjoin_refuses_a_master_with_two_rows_of_a_key(tmp_path: Path) -> None:
     player = Player(Enrichment((), (1, 2, 2), algorithm="cmeshjoin"), tmp_path)
     with pytest.raises(InvalidArgument, match=r"whose keys are unique.*Use auto or ssbj"):

@@ -17,20 +17,14 @@ from watersmeet.kernels import semistream as kernels
 from watersmeet.kernels import sorting
 from watersmeet.operators.semistream.cache import expanded
 from watersmeet.operators.semistream.caching import AdaptiveCaching
+from watersmeet.operators.semistream.reading import WantedBlocks
 from watersmeet.operators.semistream.waiting import Numbers, RowOrder, WaitingRows
 from watersmeet.operators.semistream.workspace import SemiStreamWorkspace
 from watersmeet.operators.stage import Stage
 from watersmeet.rows.address import Index, Matches
 from watersmeet.rows.batch import BatchRows
-from watersmeet.store.device import measure_costs
 from watersmeet.store.index import Codes
 from watersmeet.store.master.table import Master, MasterRows
-
-# What a step takes besides reading, measured; while it takes that long, a disk reads on.
-_STEP_SECONDS = 150e-6
-PAGE_BYTES = 2**16
-"""Bytes of a page, which `Tuning.costs` are for."""
-_CODES_AT_ONCE = 4096
 
 Found = tuple[Index, Index]
 """For each of some waiting rows, where the master rows of its code begin, and how many they are."""
@@ -49,6 +43,7 @@ class SkippingScan:
         self._workspace = workspace
         self._memory = workspace.memory
         self._caching = caching
+        self._blocks = WantedBlocks(workspace)
         self.block = 0
         self.inside: int | None = None
         """Inside a code: rows with a smaller stamp were ahead when its first block was read."""
@@ -57,7 +52,6 @@ class SkippingScan:
         self._closing = False
         """Whether rows that arrive wait for the next version."""
         self._seconds = 0.0
-        self._gap_bytes: int | None = None
         self._make_orders()
 
     def _make_orders(self) -> None:
@@ -126,30 +120,21 @@ class SkippingScan:
                 self._begin_cycle()
             self.take_in()
         began = self._workspace.clock()
-        begin, stop = self._next_blocks()
-        self._count_blocks(begin, stop)
         places = self._master.places
-        ends = stop == len(places)
-        leaving = len(self.ahead) if ends else self.ahead.below(places.first[stop])
-        meeting, inside = leaving, False
-        if begin < stop and not ends and places.first[stop] == places.last[stop - 1]:
-            # The last code goes on in the next block.
-            meeting = self.ahead.until(places.first[stop])
-            inside = meeting > leaving
-        read = self._read(begin, stop)
+        read, stop, leaving, meeting = self._blocks.read_on(self.ahead, self.block, self.inside)
         found = self._located(read, meeting)
         if read is not None:
             yield from self._workspace.of_version(self._meet(read, found))
         begun = 0 if self.inside is None else self.ahead.until(places.first[self.block])
         self._cache(read, found, slice(begun, leaving))
         yield from self._leave(leaving)
-        if inside and self.inside is None:
-            self.inside = int(self._table.stamps[self._merged - 1]) + 1
-        elif not inside:
+        if meeting == leaving:
             self.inside = None
+        elif self.inside is None or places.first[stop] != places.first[self.block]:
+            self.inside = int(self._table.stamps[self._merged - 1]) + 1
         self._seconds += self._workspace.clock() - began
         self.block = stop
-        if ends:
+        if stop == len(places):
             self._begin_cycle()
         self._workspace.report_memory()
 
@@ -162,76 +147,6 @@ class SkippingScan:
         metrics.cycles += 1
         metrics.cycle_seconds, self._seconds = self._seconds, 0.0
         self._caching.begin_cycle()
-
-    def _next_blocks(self) -> tuple[int, int]:
-        """The blocks from `begin` to before `stop` are read next: neighbours that somebody waits
-        for, and between them some that take less time to read than to skip. None if no block has
-        any of the next codes."""
-        places, codes = self._master.places, self.ahead.codes
-        begin, is_wanted = self._next_block()
-        if not is_wanted:
-            return begin, begin
-        most = places.ends[begin] + self._workspace.portion_bytes
-        stop = max(int(np.searchsorted(places.ends, most, side="right")) - 1, begin + 1)
-        window = slice(begin, stop)
-        wanted = np.flatnonzero(
-            np.searchsorted(codes, places.first[window])
-            < np.searchsorted(codes, places.last[window], side="right")
-        )
-        gaps = places.ends[begin + wanted[1:]] - places.ends[begin + wanted[:-1] + 1]
-        wide = np.flatnonzero(gaps > self._widest_gap())
-        last = wanted[wide[0]] if len(wide) else wanted[-1]
-        stop = begin + int(last) + 1
-        return begin, self._whole_code(begin, stop)
-
-    def _next_block(self) -> tuple[int, bool]:
-        """The next block that somebody waits for. If many codes, one after the other, are in no
-        block, it is the one after them, and not known to be wanted."""
-        places, codes = self._master.places, self.ahead.codes
-        if self.inside is not None:
-            return self.block, True
-        for size in (1, _CODES_AT_ONCE):
-            blocks = np.searchsorted(places.last, codes[:size])
-            there = blocks < len(places)
-            there[there] = places.first[blocks[there]] <= codes[: len(blocks)][there]
-            if there.any():
-                return int(blocks[np.argmax(there)]), True
-        rest = codes[len(blocks) :]
-        return (int(np.searchsorted(places.last, rest[0])) if len(rest) else len(places)), False
-
-    def _whole_code(self, begin: int, stop: int) -> int:
-        """Where to stop so that a code somebody waits for is not divided between two steps, if all
-        its blocks can be read by one."""
-        places = self._master.places
-        if stop < len(places) and places.first[stop] == places.last[stop - 1]:
-            code = places.first[stop]
-            its_first = int(np.searchsorted(places.last, code))
-            if its_first > begin and self.ahead.below(code) < self.ahead.until(code):
-                return its_first
-        return stop
-
-    def _widest_gap(self) -> int:
-        """Bytes that take as long to read as a step and a seek."""
-        if self._gap_bytes is None:
-            workspace = self._workspace
-            costs = workspace.tuning.costs or measure_costs(workspace.spill.path, PAGE_BYTES)
-            a_byte = max(costs.sequential, 1e-9) / PAGE_BYTES
-            self._gap_bytes = int((costs.random - costs.sequential + _STEP_SECONDS) / a_byte)
-        return self._gap_bytes
-
-    def _count_blocks(self, begin: int, stop: int) -> None:
-        metrics, ends = self._workspace.metrics, self._master.places.ends
-        metrics.blocks_skipped += begin - self.block
-        metrics.blocks_read += stop - begin
-        metrics.bytes_read += int(ends[stop] - ends[begin])
-        metrics.steps += stop > begin
-
-    def _read(self, begin: int, stop: int) -> MasterRows | None:
-        if begin == stop:
-            return None
-        ends = self._master.places.ends
-        self._workspace.report_memory(int(ends[stop] - ends[begin]))
-        return self._master.read(begin, stop)
 
     def _located(self, read: MasterRows | None, count: int) -> Found:
         """Where the master rows of the first rows ahead are."""

@@ -9,7 +9,7 @@ from functools import cached_property
 from watersmeet.operators.base import JoinOperator, StateArea
 from watersmeet.operators.enriching import EnrichQuestion
 from watersmeet.operators.family import make_enricher, restore_enricher
-from watersmeet.operators.semistream.skipping import PAGE_BYTES
+from watersmeet.operators.semistream.reading import PAGE_BYTES
 from watersmeet.rows.output import Schemas
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.enrich.arrivals import EnrichArrivals
