@@ -19,6 +19,7 @@ import pyarrow as pa
 from watersmeet.model import Side
 from watersmeet.rows.encoded import Codes
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.leftovers import hand_back
 from watersmeet.store.master.blocks import PLACE_BYTES
 from watersmeet.store.master.merging import Ordered, in_order, merged
 from watersmeet.store.master.table import Master, describe
@@ -38,8 +39,12 @@ _FEWEST_BYTES = 4096
 _INDEX_SHARE = 64
 # And a block at most this one, since a step reads a 24th.
 _BLOCK_SHARE = 48
-# Blocks in the scratch area: so small that many tables can be merged at once.
-_PARTS_GATHERED = 512
+# Into how many blocks of the scratch area gathered rows are divided, and how large these are at
+# least if that leaves some. Their index may be larger than the file's: with blocks as large as the
+# file's, a table of 100 times the memory was written 26 times, and 5 times with these.
+_PARTS_GATHERED, _LEAST_PARTS = 512, 24
+_SCRATCH_BYTES = 32 * 1024
+_SCRATCH_INDEX = 8
 _MOST_TABLES = 256  # Each has an open file.
 
 
@@ -83,6 +88,8 @@ def lay_down(
             writer = MasterWriter(out, schema, laying.block_bytes())
             for ordered in laying.in_order():
                 writer.append(*ordered)
+                del ordered
+                hand_back()
             end = writer.finish(facts)
     finally:
         laying.close()
@@ -128,6 +135,13 @@ class _Laying:
         """Bytes of a block with which the index of all blocks stays small."""
         return self._bytes * PLACE_BYTES * _INDEX_SHARE // self._reader_memory
 
+    def _scratch_block(self) -> int:
+        """Bytes of a block in the scratch area: few enough that many tables can be merged at once,
+        so many that blocks take no longer than their rows."""
+        small = min(self._most // _PARTS_GATHERED, _BLOCK_BYTES)
+        fewest = min(_SCRATCH_BYTES, self._most // _LEAST_PARTS)
+        return max(small, fewest, self._least_block() // _SCRATCH_INDEX, _FEWEST_BYTES)
+
     def in_order(self) -> Iterator[Ordered]:
         """All rows, in order of code."""
         if not self._tables:
@@ -152,6 +166,7 @@ class _Laying:
     def _put_away(self) -> None:
         """Write what has been gathered as a table of its own."""
         self._write(self._sorted())
+        hand_back()
         if self._too_many():
             self._merge_some()
 
@@ -178,9 +193,8 @@ class _Laying:
     def _write(self, pieces: Iterator[Ordered]) -> None:
         self._written += 1
         path = self._scratch / f"{self._written:06}"
-        block_bytes = max(min(self._most // _PARTS_GATHERED, _BLOCK_BYTES), _FEWEST_BYTES)
         with new_file(path, "spill_dir") as out:
-            writer = MasterWriter(out, self._schema, max(block_bytes, self._least_block()))
+            writer = MasterWriter(out, self._schema, self._scratch_block())
             for ordered in pieces:
                 writer.append(*ordered)
             writer.finish({"version": ""})
