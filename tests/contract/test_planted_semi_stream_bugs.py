@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.enriching import HOWS, Enrichment, Player, mixture, play
+from tests.contract.enriching import HOWS, Enrichment, Player, play
+from tests.contract.enriching_schedules import mixture
 from tests.contract.test_planted_bugs import Bug
 from tests.operators import test_semi_stream_papers as papers
 from watersmeet.kernels import semistream as kernels

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from tests.contract.enriching import HOWS, Enrichment, enrichments, mixture, play
+from tests.contract.enriching import HOWS, Enrichment, play
+from tests.contract.enriching_schedules import enrichments, mixture
 from watersmeet.model import JoinType
 from watersmeet.operators.family import ENRICHING
 

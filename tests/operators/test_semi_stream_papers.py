@@ -15,7 +15,6 @@ from watersmeet.model import JoinType, Side
 from watersmeet.operators.semistream import keeping, rotating
 from watersmeet.operators.semistream.cyclic import CyclicScan
 from watersmeet.operators.semistream.keeping import CacheKeeper
-from watersmeet.operators.semistream.rotating import RotatingCaching
 from watersmeet.operators.semistream.skipping import SkippingScan
 from watersmeet.rows.address import Index, Matches
 from watersmeet.store.index import Codes
@@ -418,10 +417,3 @@ def test_cmeshjoin_caches_a_row_where_it_is_met(make: Play) -> None:
     assert cached(player) == {3: 1}
     player.do(Arrive((3, 4)))
     assert player.join.metrics.cache_hits == 1
-
-
-def test_without_a_cycle_that_counts_ssbj_decides_by_what_it_collects() -> None:
-    assert issubclass(RotatingCaching, CacheKeeper)
-    switching = rotating.Switching(np.array([5, 9], np.uint64), np.array([2, 2]))
-    assert list(switching.pieces()) == []
-    assert switching.alive.all()
