@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 from collections import Counter, defaultdict
@@ -407,6 +408,22 @@ def test_a_row_that_does_not_fit_is_refused_with_the_memory_it_needs() -> None:
     master = pa.table({"k": [1, 2], "b": ["x" * 500_000, "y"]})
     with pytest.raises(MemoryTooSmall, match=r"row of 500,0.*at least memory=\"4MB\""):
         enriched(STREAM, master, memory="1MB")
+
+
+def test_a_row_of_the_stream_that_does_not_fit_is_refused_too() -> None:
+    stream = pa.table({"k": [1, 2], "a": ["x" * 500_000, "y"]})
+    with pytest.raises(MemoryTooSmall, match=r"stream \(Table\) has a row of 500,0"):
+        enriched(stream, MASTER, memory="1MB")
+
+
+def test_memory_too_small_for_a_block_is_refused_with_what_it_needs() -> None:
+    """A block has at least one row, and several must fit."""
+    master = pa.table({"k": range(20), "b": ["x" * 100_000] * 20})
+    with pytest.raises(MemoryTooSmall, match=r"at least [\d,]+ bytes") as caught:
+        enriched(STREAM, master, memory="1MB")
+    (needed,) = re.findall(r"at least ([\d,]+) bytes", caught.value.remedy)
+    found = enriched(STREAM, master, memory=int(needed.replace(",", "")))
+    assert found == expected(STREAM, master)
 
 
 def test_a_failing_master_names_itself() -> None:
