@@ -148,6 +148,22 @@ def uniform(folder: Path, *, rows: int, files: int) -> Relations:
     return Relations(left=tables[0], right=tables[1])
 
 
+def skewed(folder: Path, *, rows: int, files: int, master_rows: int, columns: int) -> Relations:
+    """A stream whose keys come by Zipf's law with exponent 1, in no order of the keys, and a master
+    table with every key once, in random order, and so many columns of eight bytes."""
+    rng = np.random.default_rng([rows, master_rows])
+    shares = np.cumsum(1.0 / np.arange(1, master_rows + 1))
+    drawn = np.searchsorted(shares, rng.random(rows) * shares[-1])
+    left = {"key": rng.permutation(master_rows)[drawn], "left_id": np.arange(rows)}
+    right = {"key": rng.permutation(master_rows)}
+    right |= {f"right_{n}": rng.integers(0, 2**40, master_rows) for n in range(1, columns)}
+    tables = []
+    for name, table in (("left", pa.table(left)), ("right", pa.table(right))):
+        _write(table, folder / name, files=files)
+        tables.append(Table(folder=str(folder / name), columns=tuple(table.column_names)))
+    return Relations(left=tables[0], right=tables[1])
+
+
 def close(folder: Path, *, rows: int, files: int, width: int, keys: int = 0) -> Relations:
     """Values in random order, of which each has about one within `width` on the other side: among
     all, or among the rows of its key if there are `keys`."""

@@ -27,6 +27,7 @@ BENCHMARKS = (
     "spark-streams",
     "spark-bands",
     "spark-many",
+    "spark-enrich",
     "tpch",
     "aggregates",
     "symmetric",

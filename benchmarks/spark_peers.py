@@ -6,6 +6,7 @@ takes every row and keeps none. What is checked is looked at after the clock has
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 import uuid
@@ -188,14 +189,8 @@ def spark_streams(stage: Stage) -> dict[str, Any]:
         "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
         "spark.sql.shuffle.partitions": str(stage.spark.sparkContext.defaultParallelism),
     }
-    before = {name: str(stage.spark.conf.get(name)) for name in settings}
-    for name, value in settings.items():
-        stage.spark.conf.set(name, value)
-    try:
+    with _settings(stage.spark, settings):
         return _streamed(stage, stage.joined_by_spark(*stage.streams()))
-    finally:
-        for name, value in before.items():
-            stage.spark.conf.set(name, value)
 
 
 def spark_aggregate(stage: Stage) -> dict[str, Any]:
@@ -285,6 +280,35 @@ def _many_found(stage: Stage, rows: DataFrame) -> dict[str, Any]:
     return {"rows": int(found["count"]), "checksum": int(found["total"])}
 
 
+def our_enrich(stage: Stage) -> dict[str, Any]:
+    """Ours: the right table is the master, laid down before the first micro-batch."""
+    state = stage.scratch / f"state-{uuid.uuid4().hex}"
+    stream, master = stage.streams()[0], stage.tables()[1]
+    joined = wm.enrich(stream, master, stage.on, state=state, memory=stage.memory)
+    laid_down = stage.seconds
+    found = _streamed(stage, joined)
+    served = sum(record["enriched"]["cache_hits"] for record in wm.stream_metrics(state))
+    found["notes"] |= {"laid_down_s": laid_down, "served_by_cache": served}
+    shutil.rmtree(state)
+    return found
+
+
+def spark_static(stage: Stage) -> dict[str, Any]:
+    """Spark's own join of a stream with a table, which it reads for every micro-batch."""
+    settings = {
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        "spark.sql.shuffle.partitions": str(stage.spark.sparkContext.defaultParallelism),
+    }
+    with _settings(stage.spark, settings):
+        return _streamed(stage, stage.joined_by_spark(stage.streams()[0], stage.tables()[1]))
+
+
+def spark_broadcast(stage: Stage) -> dict[str, Any]:
+    """The same with the whole table in the memory of every executor."""
+    master = sf.broadcast(stage.tables()[1])
+    return _streamed(stage, stage.joined_by_spark(stage.streams()[0], master))
+
+
 PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
     peer.__name__: peer
     for peer in (
@@ -297,6 +321,9 @@ PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
         whole,
         our_streams,
         spark_streams,
+        our_enrich,
+        spark_static,
+        spark_broadcast,
         spark_aggregate,
         our_aggregate,
         our_percent,
@@ -306,6 +333,18 @@ PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
         many_whole,
     )
 }
+
+
+@contextmanager
+def _settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 @contextmanager
@@ -387,5 +426,8 @@ def _streamed(stage: Stage, joined: DataFrame) -> dict[str, Any]:
         "seconds": seconds,
         "rows": sum(batch["rows"] for batch in found),
         "checksum": sum(batch["checksum"] or 0 for batch in found) % 2**64 if stage.check else None,
-        "notes": {"batch_ms": [p.durationMs["triggerExecution"] for p in query.recentProgress]},
+        "notes": {
+            "batch_ms": [p.durationMs["triggerExecution"] for p in query.recentProgress],
+            "batch_rows": [p.numInputRows for p in query.recentProgress],
+        },
     }

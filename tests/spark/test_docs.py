@@ -42,7 +42,7 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stderr
     (
         waves, asked, close, explained, many, estimated, first, streamed, ended, many_streamed,
-        advised, counted, batches, error,
+        enriched, advised, counted, batches, error,
     ) = ran.stdout.split(f"{BETWEEN}\n")  # fmt: skip
     shown = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert in_outline(waves) == in_outline(shown[0])
@@ -58,8 +58,9 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     assert streamed == shown[7]
     assert ended == ""
     assert many_streamed == shown[8]
+    assert enriched == shown[9]
     assert advised == "nothing to set\n"
-    assert counted.splitlines()[:2] == shown[9].splitlines()[:2]
-    assert in_outline(batches) == in_outline(shown[10])
+    assert counted.splitlines()[:2] == shown[10].splitlines()[:2]
+    assert in_outline(batches) == in_outline(shown[11])
     assert error == ""
     assert not list(tmp_path.glob("watersmeet-*"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from watersmeet.operators.stage import Stage
 from watersmeet.rows.on import name_of
@@ -40,6 +40,11 @@ class FlushRecord(NamedTuple):
 @dataclass
 class Metrics:
     """Counters of one operator. `flushes` are the latest ones, the oldest first."""
+
+    COUNTED: ClassVar[tuple[str, ...]] = ()
+    """Counters that only some joins have, for records of what a micro-batch did."""
+    STANDING: ClassVar[tuple[str, ...]] = ()
+    """And those that say what is there now."""
 
     rows_in: list[int] = field(default_factory=lambda: [0, 0])
     null_keys: list[int] = field(default_factory=lambda: [0, 0])

@@ -16,6 +16,9 @@ from watersmeet.spark.enrich.enrich import enrich
 from watersmeet.spark.enrich.masters import Masters
 from watersmeet.spark.microbatches.state import StateDirectory
 
+OPTIONS = {"on": "k", "how": "left", "memory": "4MB", "instances": 2, "version_column": "met"}
+"""Of a query whose driver is killed, before and after."""
+
 
 @dataclass
 class Enrichment(Streams):

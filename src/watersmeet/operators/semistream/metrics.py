@@ -11,6 +11,15 @@ from watersmeet.operators.metrics import Metrics
 class SemiStreamMetrics(Metrics):
     """`blocks_skipped` are blocks of the master table that the scan passed over unread."""
 
+    COUNTED = (
+        "cache_hits", "entries_cached", "entries_evicted", "steps", "blocks_read",
+        "blocks_skipped", "bytes_read", "cycles", "versions_met",
+    )  # fmt: skip
+    STANDING = (
+        "waiting_rows", "patient_rows", "cache_entries", "negative_entries", "cache_rows",
+        "cache_bytes",
+    )  # fmt: skip
+
     waiting_rows: int = 0
     """Stream rows that wait for the scan now."""
     patient_rows: int = 0
@@ -35,8 +44,5 @@ class SemiStreamMetrics(Metrics):
     versions_met: int = 1
 
 
-SAVED = (
-    "cache_hits", "entries_cached", "entries_evicted", "steps", "blocks_read", "blocks_skipped",
-    "bytes_read", "cycles", "cycle_seconds", "versions_met",
-)  # fmt: skip
+SAVED = (*SemiStreamMetrics.COUNTED, "cycle_seconds")
 """Those that a restored join goes on with. The others say what is there now."""

@@ -40,7 +40,10 @@ class BatchCounts:
         before, now = self._before, self._metrics.as_dict()
         flushes = now["flush_count"] - before["flush_count"]
         latest = [str(flush) for flush in list(self._metrics.flushes)[-_FLUSHES_KEPT:]]
+        own = {name: now[name] - before[name] for name in self._metrics.COUNTED}
+        own |= {name: now[name] for name in self._metrics.STANDING}
         return about | {
+            **({"enriched": own} if own else {}),
             "rows_in": [
                 new - old for new, old in zip(now["rows_in"], before["rows_in"], strict=True)
             ],
@@ -73,14 +76,16 @@ def appended(before: Manifest | None, record: dict[str, Any]) -> list[str]:
 def stream_metrics(state: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """What the latest batches of a stream join did, oldest first, each summed over its instances.
 
-    `state` is the one that was given to `join_streams` or `join_many_streams`. Of each batch there
+    `state` is the one given to `join_streams`, `join_many_streams` or `enrich`. Of each batch there
     are `rows_in` (left and right, or the relations in their order; rows that go to several
     instances count in each), `rows_out`, `results` by the stage that found them (mm, md, dd,
     cleanup, unmatched), `owed` at its end (in the same order: rows that may not have met all that
     has come of the others), what was flushed, the memory in use at its end, the largest
     `memory_peak` of an instance so far, `state_bytes` on disk, how many instances were `restored`
     from there because their worker had changed, and the `seconds` of the slowest instance. The
-    latest 100 batches are kept.
+    latest 100 batches are kept. For `enrich` there is `enriched`, too: rows that the cache served
+    (`cache_hits`), blocks and bytes of the master that were read, blocks that were skipped, and at
+    its end `waiting_rows`, `patient_rows` and what the cache holds.
     """
     directory = StateDirectory.parse(state)
     directory.check()
@@ -107,6 +112,7 @@ def _summed(batch: int, records: list[dict[str, Any]]) -> dict[str, Any]:
         },
         "results": {stage: sum(record["results"][stage] for record in records) for stage in stages},
         **{name: sum(record[name] for record in records) for name in _SUMMED},
+        **_enriched(records),
         "memory_peak": max(record["memory_peak"] for record in records),
         "seconds": max(record["seconds"] for record in records),
         "latest_flushes": [
@@ -115,6 +121,12 @@ def _summed(batch: int, records: list[dict[str, Any]]) -> dict[str, Any]:
             for flush in record["latest_flushes"]
         ],
     }
+
+
+def _enriched(records: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """What only joins with a master table count."""
+    own: list[dict[str, int]] = [record["enriched"] for record in records if "enriched" in record]
+    return {"enriched": {name: sum(each[name] for each in own) for name in own[0]}} if own else {}
 
 
 class StreamLog(StreamingQueryListener):
