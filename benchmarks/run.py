@@ -38,6 +38,7 @@ BENCHMARKS = (
     "strings",
     "scaling",
     "memory",
+    "enrich",
     "endless",
     "promises",
 )

@@ -50,7 +50,8 @@ _MOST_BATCH = 20_000
 _FEWEST_BATCH = 500
 _BATCHES_A_MEMORY = 16
 # A join that holds everything makes no more cycles.
-_MOST_ROWS_A_CYCLE = 40
+_MOST_ROWS_A_CYCLE = 5
+_WHOLE_WARM_UP = 4
 _SAMPLE_ROWS = 1_000_000
 # The largest block of a table that is laid down for the least memory.
 _LEAST_PORTION = LEAST_MEMORY // 24
@@ -288,7 +289,8 @@ def _in_memory(
                 held.append(_held(join))
 
     held: list[tuple[float, float, float]] = []
-    until(WARM_UP[name])
+    # Where everything fits, the last values come into the cache late.
+    until(WARM_UP[name] * (_WHOLE_WARM_UP if workload.memory > 1 else 1))
     before = meter.counted()
     held.clear()
     until(MEASURED[name])

@@ -178,7 +178,7 @@ class Experiments:
     @cached_property
     def whole(self) -> Workload:
         """Theorem 3: more memory than a hash join of a small master table takes."""
-        return Workload(self._zipf(0.0, rows=max(self.rows // 10, SMALLEST)), 4.0)
+        return Workload(self._zipf(0.0, rows=max(self.rows // 40, SMALLEST)), 4.0)
 
     def plan(self) -> list[tuple[Workload, str]]:
         """What must be run, each once however many figures show it, table by table."""
