@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from watersmeet.local.service_costs import Measured, measure_service
 from watersmeet.operators.family import make_enricher
 from watersmeet.operators.semistream.join import SemiStreamJoin
-from watersmeet.operators.tuning import Tuning
+from watersmeet.operators.tuning import Costs, Tuning
 from watersmeet.reproduce.jobs import each
 from watersmeet.reproduce.ssbj.data import Tables, lay, opened, tables
 from watersmeet.reproduce.ssbj.settings import (
@@ -53,6 +53,8 @@ _BATCHES_A_MEMORY = 16
 _MOST_ROWS_A_CYCLE = 5
 _WHOLE_WARM_UP = 4
 _SAMPLE_ROWS = 1_000_000
+_PAGE_BYTES = 2**16
+_DISK = Costs(random=SEEK + _PAGE_BYTES / BANDWIDTH, sequential=_PAGE_BYTES / BANDWIDTH)
 # The largest block of a table that is laid down for the least memory.
 _LEAST_PORTION = LEAST_MEMORY // 24
 
@@ -86,12 +88,18 @@ class Run:
     """Whether all rows of the whole run had all their results."""
     measured: Measured | None
     seconds: float
+    block_bytes: float = float("inf")
+    """Of a block of the master table."""
 
     @property
     def disk_seconds(self) -> float:
-        """On a disk of the paper's time. With a disk buffer of its own, every read seeks first."""
-        seeks = self.steps if self.workload.portion is not None else min(self.skipped, self.steps)
-        return self.bytes_read / BANDWIDTH + SEEK * seeks
+        """On a disk of the paper's time, which goes elsewhere or reads on, whichever is quicker.
+        With a disk buffer of its own, every read goes elsewhere first."""
+        reading = self.bytes_read / BANDWIDTH
+        if self.workload.portion is not None:
+            return reading + SEEK * self.steps
+        passed = self.skipped * self.block_bytes / BANDWIDTH if self.skipped else 0.0
+        return reading + min(SEEK * min(self.skipped, self.steps), passed)
 
     @property
     def rate(self) -> float:
@@ -195,7 +203,7 @@ def run_algorithm(
         master=master,
         memory=MemoryAccount(limit),
         spill=SpillArea(directory),
-        clock=lambda: 0.0,  # No scan is overdue: only memory or the rate decide.
+        clock=_clock(algorithm),
         tuning=tuning,
     )
     measured = None
@@ -204,6 +212,7 @@ def run_algorithm(
         run = _at_rate if workload.rate is not None else _in_memory
         counted, held = run(join, rows, meter, workload)
         facts = master.rows, master.nbytes
+        block_bytes = master.nbytes / max(len(master), 1)
         meter.finish()
         exact = meter.results == rows.expected
     finally:
@@ -240,7 +249,14 @@ def run_algorithm(
         exact=exact,
         measured=measured,
         seconds=time.perf_counter() - began,
+        block_bytes=block_bytes,
     )
+
+
+def _clock(algorithm: str) -> Callable[[], float]:
+    """The published joins scan when memory is full or the rate says so; the default of this package
+    also when rows have waited for long."""
+    return time.thread_time if algorithm == HERE else lambda: 0.0
 
 
 def _sample_rows(master_rows: int) -> int:
@@ -263,7 +279,7 @@ def _settings(workload: Workload, nbytes: float) -> tuple[int, Tuning]:
         # Enough for any of them: what they take is the question.
         return memory, Tuning(portion_bytes=max(int(nbytes / 1000), 2**18))
     if workload.portion is None:
-        return memory, Tuning(switching_factor=workload.factor)
+        return memory, Tuning(switching_factor=workload.factor, costs=_DISK)
     # A larger disk buffer leaves less for rows: the whole is the same.
     portion = max(int(workload.portion * memory), _LEAST_PORTION)
     limit = int((memory - portion) / (1 - MemoryShares.split(memory).loaded / memory))
