@@ -46,4 +46,4 @@ def test_a_long_schedule_gives_the_join(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", ENRICHING)
 def test_many_more_schedules_give_the_join(name: str) -> None:
     for how in HOWS:
-        check(name, how, 1000)
+        check(name, how, 300)
