@@ -287,8 +287,10 @@ def our_enrich(stage: Stage) -> dict[str, Any]:
     joined = wm.enrich(stream, master, stage.on, state=state, memory=stage.memory)
     laid_down = stage.seconds
     found = _streamed(stage, joined)
-    served = sum(record["enriched"]["cache_hits"] for record in wm.stream_metrics(state))
-    found["notes"] |= {"laid_down_s": laid_down, "served_by_cache": served}
+    records = wm.stream_metrics(state)
+    served = sum(record["enriched"]["cache_hits"] for record in records)
+    restored = sum(record["restored"] for record in records)
+    found["notes"] |= {"laid_down_s": laid_down, "served_by_cache": served, "restored": restored}
     shutil.rmtree(state)
     return found
 
