@@ -83,6 +83,7 @@ def test_keys_of_every_type_in_tables_that_spark_wrote(
     assert sum("r_id=0" in row for row in found) == 2
 
 
+@pytest.mark.slow
 def test_a_query_goes_on_with_the_version_it_has(enrichment: Enrichment) -> None:
     assert enrichment.run() == enrichment.expected()
     enrichment.add("left", LEFT.slice(0, 200), "more")

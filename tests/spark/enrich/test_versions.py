@@ -74,6 +74,7 @@ def test_a_deadline_passes_while_nothing_comes(enrichment: Enrichment) -> None:
     assert enrichment.output() == enrichment.expected("left")
 
 
+@pytest.mark.slow
 def test_old_versions_are_removed_when_nobody_needs_them(
     enrichment: Enrichment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
