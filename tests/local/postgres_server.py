@@ -47,13 +47,11 @@ class Server:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _run(self, program: str, *arguments: str) -> None:
-        command = [str(self._programs / program), *arguments]
-        if os.getuid() == 0:
-            command = ["runuser", "-u", _USER, "--", *command]
         # Not captured: the server would keep the pipe open.
         subprocess.run(
-            command,
+            [str(self._programs / program), *arguments],
             check=True,
+            user=_USER if os.getuid() == 0 else None,
             cwd=self._directory,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
