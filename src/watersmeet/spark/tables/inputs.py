@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from watersmeet.model import Side
 from watersmeet.policies.order import random_order
-from watersmeet.spark.aside import TasksAside
-from watersmeet.spark.jobs import Record, run_tasks
+from watersmeet.spark.jobs import run_tasks
 from watersmeet.spark.scans.ranges import ranges_of
 from watersmeet.spark.scans.relation import PlainScan, Split
 from watersmeet.spark.tables.histograms import code_ranges, reached
@@ -23,21 +20,6 @@ from watersmeet.spark.tables.scanning import ScanTask, scan
 from watersmeet.spark.tables.staging import Relation, Staged
 from watersmeet.spark.tables.waves import Piece, cut, shared_out
 from watersmeet.store.exchange import Sections
-
-Scanned = list[list[Sections]]
-"""The files of each table."""
-
-
-@dataclass(frozen=True)
-class ScanAside:
-    """The rows of a wave are being read, while the wave before is used."""
-
-    wave: int
-    tasks: TasksAside[ScanTask, Record]
-    gathered: Callable[[Sequence[Record]], Scanned]
-
-    def result(self) -> Scanned:
-        return self.gathered(self.tasks.results())
 
 
 class Input(Protocol):
@@ -144,33 +126,20 @@ class Inputs:
         ]
         self.waves = len(ends)
 
-    def scan(self, wave: int) -> Scanned:
+    def scan(self, wave: int) -> list[list[Sections]]:
         """Bring a wave's rows into the storage; returns each table's files in a fixed order."""
-        return self._scanned(wave, run_tasks(**self._scanning(wave)))
-
-    def scan_aside(self, wave: int) -> ScanAside:
-        """Begin to bring a wave's rows into the storage."""
-        tasks: TasksAside[ScanTask, Record] = TasksAside(**self._scanning(wave))
-        return ScanAside(wave, tasks, partial(self._scanned, wave))
-
-    def _scanning(self, wave: int) -> dict[str, Any]:
-        """The scan of a wave, as arguments of who runs tasks."""
+        tasks = [task for table in self.tables for task in table.tasks(wave)]
         plan, plain = self._plan, self._plain
-        return {
-            "spark": self._spark,
-            "tasks": self._tasks(wave),
-            "work": lambda task: scan(task, plan, plain),
-            "at_once": plan.slots.tasks,
-            "query": plan.query,
-            "what": f"wave {wave + 1} of {self.waves}, scan",
-        }
-
-    def _tasks(self, wave: int) -> list[ScanTask]:
-        return [task for table in self.tables for task in table.tasks(wave)]
-
-    def _scanned(self, wave: int, records: Sequence[Record]) -> Scanned:
+        records = run_tasks(
+            self._spark,
+            tasks,
+            lambda task: scan(task, plan, plain),
+            at_once=plan.slots.tasks,
+            query=plan.query,
+            what=f"wave {wave + 1} of {self.waves}, scan",
+        )
         files = [table.staged(wave) for table in self.tables]
-        for task, record in zip(self._tasks(wave), records, strict=True):
+        for task, record in zip(tasks, records, strict=True):
             files[task.input].append(Sections.from_description(record))
         return files
 

@@ -6,6 +6,7 @@ import os
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import prod
 from types import TracebackType
@@ -19,7 +20,7 @@ from watersmeet.spark.jobs import Record, cancel, run_tasks
 from watersmeet.spark.session import check_session
 from watersmeet.spark.tables.explain import explain
 from watersmeet.spark.tables.files import RunFiles
-from watersmeet.spark.tables.inputs import Inputs, ScanAside, Scanned
+from watersmeet.spark.tables.inputs import Inputs
 from watersmeet.spark.tables.instances import JoinTask, arrivals, join_wave
 from watersmeet.spark.tables.metrics import RunMetrics, WaveMetrics
 from watersmeet.spark.tables.plan import Plan, bytes_of
@@ -28,6 +29,10 @@ from watersmeet.spark.tables.results import read_results
 from watersmeet.spark.tables.staging import Relation, Staged, divided, sizes_of, staged
 from watersmeet.spark.tables.target import Target
 from watersmeet.spark.tables.waves import SMALL_BYTES, WHOLE, shares
+from watersmeet.store.exchange import Sections
+
+Scanned = list[list[Sections]]
+"""The files of each table."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,8 @@ class JoinRun:
         self._done: list[_Done] = []
         self._started: float | None = None
         self._stopped = False
-        self._ahead: ScanAside | None = None
+        self._ahead: tuple[int, Future[Scanned]] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="watersmeet-scan")
         self._files = files
         self._advice = [str(advice) for advice in check_session(spark)]
         self.metrics = RunMetrics()
@@ -188,8 +194,7 @@ class JoinRun:
         """
         self._stopped = True
         cancel(self._spark, self._plan.query)
-        if (ahead := self._ahead) is not None:
-            ahead.tasks.stop()
+        self._thread.shutdown(wait=True, cancel_futures=True)
 
     def close(self) -> None:
         """Stop, and remove the run's files; results when no DataFrame can read them any more."""
@@ -233,21 +238,19 @@ class JoinRun:
         begun = time.monotonic()
         inputs = self._inputs or self._open(whole=whole)
         ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead.wave == number:
-            files = ahead.result()
+        if ahead is not None and ahead[0] == number:
+            files = ahead[1].result()
         else:
             files = inputs.scan(number)
         scanned = time.monotonic()
+        if number + 1 < len(self._ends):
+            self._ahead = number + 1, self._thread.submit(inputs.scan, number + 1)
         records = self._join(number, files)
         if any("too_large" in record for record in records):
             self._open_again()
             self._advance(whole=False)
             return
         joined = time.monotonic()
-        if number + 1 < len(self._ends) and not self._stopped:
-            self._ahead = inputs.scan_aside(number + 1)
-            if self._stopped:  # By another thread, which has not seen it.
-                self._ahead.tasks.stop()
         done = _Done(files, records)
         self._done.append(done)
         self.metrics.waves.append(
