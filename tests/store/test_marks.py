@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,3 +99,14 @@ def test_rows_behind_the_last_mark_that_was_saved_can_be_marked_and_asked_for() 
     assert restored.unmarked(np.array([99_998, 99_999])).tolist() == [True, False]
     assert restored.mark_new(np.array([200_000, 200_000])).tolist() == [True, False]
     assert 8 * restored.nbytes > 200_000
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_a_mark_behind_the_last_saved_one_is_kept(new: bool) -> None:
+    """It went into the array that had just been replaced by a longer one."""
+    marks = Marks.load(0, np.ones(1, np.uint8))
+    if new:
+        assert marks.mark_new(np.array([90_000])).tolist() == [True]
+    else:
+        marks.mark(np.array([90_000]))
+    assert marks.unmarked(np.array([89_999, 90_000])).tolist() == [True, False]

@@ -47,12 +47,13 @@ class Marks:
             self.base += 8 * gone
 
     def mark(self, stamps: NDArray[np.int64]) -> None:
-        matching.mark(self.bits, self._places(stamps))
+        places = self._places(stamps)
+        matching.mark(self.bits, places)
 
     def mark_new(self, stamps: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Mark, and tell which had no mark before."""
-        fresh = np.empty(stamps.size, np.bool_)
-        matching.mark_new(self.bits, self._places(stamps), fresh)
+        places, fresh = self._places(stamps), np.empty(stamps.size, np.bool_)
+        matching.mark_new(self.bits, places, fresh)
         return fresh
 
     def unmarked(self, stamps: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -60,8 +61,8 @@ class Marks:
         if not there.all():
             there[there] = self.unmarked(stamps[there])
             return np.asarray(there)
-        fresh = np.empty(stamps.size, np.bool_)
-        matching.unmarked(self.bits, self._places(stamps), fresh)
+        places, fresh = self._places(stamps), np.empty(stamps.size, np.bool_)
+        matching.unmarked(self.bits, places, fresh)
         return fresh
 
     def to_save(self) -> NDArray[np.uint8]:
@@ -79,7 +80,8 @@ class Marks:
 
     def _places(self, stamps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Which bits belong to these stamps. Kernels would write outside of the array, so there is
-        a bit for each: saved marks end with the last row that had one, and rows behind it wait."""
+        a bit for each: saved marks end with the last row that had one, and rows behind it wait.
+        May replace `bits`: whoever hands both to a kernel asks for the places first."""
         if not stamps.size:
             return stamps
         self.cover(int(stamps.max()) + 1)

@@ -17,7 +17,8 @@ import pyarrow as pa
 from tests.spark.enrich.running import OPTIONS, Enrichment
 from tests.spark.session import settings
 from tests.spark.streams.faults import Fault
-from watersmeet.spark.enrich import enrich, keeper, laying
+from watersmeet.spark.enrich import enrich, laying
+from watersmeet.spark.enrich.masters import MasterRecord, Masters
 from watersmeet.spark.session import session
 from watersmeet.store.master.laying import lay_down
 
@@ -35,14 +36,13 @@ def main(directory: Path, where: str, batch: int) -> None:
         # What tasks get is what this module names.
         setattr(laying, "lay_down", lay_down_and_strike)  # noqa: B010
     elif where == "published":
-        publish = keeper.MasterKeeper._publish
+        publish = Masters.publish
 
-        def publish_and_strike(self: Any, record: Any) -> Any:
-            published = publish(self, record)
+        def publish_and_strike(self: Masters, record: MasterRecord) -> None:
+            publish(self, record)
             fault.strike()
-            return published
 
-        setattr(keeper.MasterKeeper, "_publish", publish_and_strike)  # noqa: B010
+        setattr(Masters, "publish", publish_and_strike)  # noqa: B010
     else:
         setattr(enrich, "run_batch", replace(fault))  # noqa: B010
     Enrichment(spark, directory, OPTIONS).start().awaitTermination()

@@ -14,6 +14,7 @@ from watersmeet.errors import InputChanged, SchemaError
 from watersmeet.spark.enrich import laying
 from watersmeet.spark.enrich.laying import Effort
 from watersmeet.spark.enrich.refreshing import _running, refresh_no_more
+from watersmeet.spark.enrich.sources import MasterSource
 
 pytestmark = pytest.mark.spark
 
@@ -60,6 +61,31 @@ def test_a_new_version_is_taken_over_while_the_query_runs(enrichment: Enrichment
         assert "no column 'b_text'" in str(error)
     finally:
         query.stop()
+
+
+def test_files_that_are_replaced_after_spark_has_listed_them_are_listed_again(
+    enrichment: Enrichment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark would read a column that the new file has not as nulls."""
+    path = enrichment.path / "right"
+    enrichment.replace_master(EVEN)
+    enrichment.joined(master=path, refresh="1 hour")
+    keeper = _running[str(enrichment.path / "state")]._keeper
+    enrichment.replace_master(RIGHT)
+    listed = enrichment.master()
+    enrichment.replace_master(RIGHT.drop_columns("b_text"))
+    tables = iter([listed, enrichment.master()])
+    monkeypatch.setattr(keeper, "_source", MasterSource(lambda: next(tables), changes=True))
+    with pytest.raises(SchemaError, match="no column 'b_text'"):
+        keeper.look_again(Effort(2**22, at_once=2))
+    assert enrichment.versions_laid_down == [0]
+
+
+def test_a_dataframe_whose_files_have_changed_is_refused(enrichment: Enrichment) -> None:
+    listed = enrichment.master()
+    enrichment.replace_master(RIGHT.drop_columns("b_text"))
+    with pytest.raises(InputChanged, match="since the DataFrame was made"):
+        enrichment.joined(master=listed)
 
 
 @pytest.mark.slow

@@ -56,7 +56,7 @@ class MasterKeeper:
                 remedy="Go on with the same master; begin anew with an empty state and a new "
                 "checkpoint; or give a function that returns the master, whose place may change.",
             )
-        if look.files is None or look.files == newest.look:
+        if look.summary in (None, newest.look):
             return newest
         return self._lay(self._first, newest.number + 1, effort)
 
@@ -68,8 +68,8 @@ class MasterKeeper:
         assert newest is not None
         if frame is None:
             return None
-        files = Look.at(frame).files
-        if files is not None and files == newest.look:
+        summary = Look.at(frame).summary
+        if summary is not None and summary == newest.look:
             return None
         return self._lay(frame, newest.number + 1, effort)
 
@@ -90,23 +90,26 @@ class MasterKeeper:
             frame = self._fitting(frame)
             look = Look.at(frame)
             version = datetime.now(UTC).isoformat(timespec="microseconds")
-            files = lay_down_version(
-                frame,
-                self.plan,
-                folder=self.masters.prepare(number),
-                version=version,
-                effort=effort,
-            )
-            if Look.at(frame) == look:
-                return self._publish(
-                    MasterRecord(
-                        number,
-                        version,
-                        columns_of(self.plan.schemas[Side.RIGHT]),
-                        files,
-                        list(look.roots),
-                        look.files,
-                    )
+            if look.is_true():
+                files = lay_down_version(
+                    frame,
+                    self.plan,
+                    folder=self.masters.prepare(number),
+                    version=version,
+                    effort=effort,
+                )
+                # Asked before and after: columns that a file no longer has would be read as nulls.
+                if look.is_true():
+                    columns = columns_of(self.plan.schemas[Side.RIGHT])
+                    roots = list(look.roots)
+                    record = MasterRecord(number, version, columns, files, roots, look.summary)
+                    self.masters.publish(record)
+                    return record
+            if not self._source.changes:
+                raise InputChanged(
+                    "Files of the master table have changed since the DataFrame was made.",
+                    remedy="Read the table again with spark.read; or give its path, or a function "
+                    "that reads it.",
                 )
             frame = self._source.frame() or frame
         raise InputChanged(
@@ -114,10 +117,6 @@ class MasterKeeper:
             remedy="Write a new version to another place, and give a function that returns the "
             "newest one; or use a table format with snapshots.",
         )
-
-    def _publish(self, record: MasterRecord) -> MasterRecord:
-        self.masters.publish(record)
-        return record
 
     def _fitting(self, frame: DataFrame) -> DataFrame:
         """The columns that were asked for, if they are those of the first version."""

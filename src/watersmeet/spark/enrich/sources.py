@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import xxhash
@@ -81,18 +81,19 @@ def _loaded(spark: SparkSession, path: str) -> DataFrame:
 
 @dataclass(frozen=True)
 class Look:
-    """What can be seen of a table without reading it."""
+    """What a DataFrame knows of its table without reading it."""
 
     roots: tuple[str, ...]
     """The places that its files are read from."""
-    files: str | None
-    """Something that changes when the files do; None if not all of it comes from files."""
+    files: frozenset[File] | None
+    """As Spark listed them, before it read the columns of one; None if not all of the table comes
+    from files."""
 
     @classmethod
     def at(cls, frame: DataFrame) -> Look:
         leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
         roots: set[str] = set()
-        files: set[str] = set()
+        files: set[File] = set()
         known = leaves.size() > 0
         for number in range(leaves.size()):
             location = _location(leaves.apply(number))
@@ -101,8 +102,54 @@ class Look:
                 continue
             paths = location.rootPaths()
             roots |= {paths.apply(n).toString() for n in range(paths.size())}
-            files |= set(location.inputFiles())
-        return cls(tuple(sorted(roots)), _summary(files) if known else None)
+            files |= set(_listed(frame, location))
+        return cls(tuple(sorted(roots)), frozenset(files) if known else None)
+
+    @property
+    def summary(self) -> str | None:
+        """Something that changes when the files do."""
+        if self.files is None:
+            return None
+        digest = xxhash.xxh3_64()
+        for file in sorted(self.files):
+            digest.update(b"%s %d %d;" % (file.uri.encode(), file.size, file.changed_ms))
+        return digest.hexdigest()
+
+    def is_true(self) -> bool:
+        """Whether the files of this machine are still what Spark listed. Elsewhere a new table has
+        new names, as all that write to object stores see to."""
+        return all(file.is_unchanged() for file in self.files or ())
+
+
+class File(NamedTuple):
+    """A file as Spark listed it."""
+
+    uri: str
+    size: int
+    changed_ms: int
+
+    def is_unchanged(self) -> bool:
+        parts = urlsplit(self.uri)
+        if parts.scheme != "file":
+            return True
+        try:
+            status = Path(unquote(parts.path)).stat()
+        except OSError:
+            return False
+        return (status.st_size, status.st_mtime_ns // 1_000_000) == (self.size, self.changed_ms)
+
+
+def _listed(frame: DataFrame, location: Any) -> Iterator[File]:
+    """The files of a relation, as the DataFrame found them when it was made."""
+    assert frame.sparkSession._jvm is not None
+    no_filters = frame.sparkSession._jvm.PythonUtils.toSeq([])
+    folders = location.listFiles(no_filters, no_filters)
+    for number in range(folders.size()):
+        statuses = folders.apply(number).files()
+        for place in range(statuses.size()):
+            status = statuses.apply(place)
+            uri = status.getPath().toUri().toString()
+            yield File(uri, status.getLen(), status.getModificationTime())
 
 
 def _location(leaf: Any) -> Any | None:
@@ -113,19 +160,3 @@ def _location(leaf: Any) -> Any | None:
     if relation.getClass().getSimpleName() != "HadoopFsRelation":
         return None
     return relation.location()
-
-
-def _summary(files: set[str]) -> str:
-    """Names, and for files of this machine sizes and times of change. Elsewhere a new table has
-    new names, as all that write to object stores see to."""
-    digest = xxhash.xxh3_64()
-    for uri in sorted(files):
-        digest.update(uri.encode())
-        parts = urlsplit(uri)
-        if parts.scheme == "file":
-            try:
-                status = Path(unquote(parts.path)).stat()
-            except OSError:
-                continue  # Reading it will tell.
-            digest.update(b"%d %d" % (status.st_size, status.st_mtime_ns))
-    return digest.hexdigest()
