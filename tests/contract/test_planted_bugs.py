@@ -232,7 +232,7 @@ BUGS = {
     "partners are not marked": Bug(
         "rpj",
         (Marks, "mark"),
-        "matching.mark(self.bits, self._places(stamps))",
+        "matching.mark(self.bits, places)",
         "pass",
     ),
     "marks are lost when a join is restored": Bug(

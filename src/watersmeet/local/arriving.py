@@ -7,6 +7,7 @@ import io
 import os
 import select
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ _LINE_BYTES = 2**24
 """The longest line that is read."""
 
 
-class Arriving:
+class Arriving(ABC):
     """Batches that go on arriving until `stop` is called, from any thread or a signal handler."""
 
     def __init__(self) -> None:
@@ -37,8 +38,8 @@ class Arriving:
         """Let the stream end, as if no more came."""
         self._stopped.set()
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        raise NotImplementedError
+    @abstractmethod
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
 
 
 def watch(directory: str | os.PathLike[str], *, every: float | str = "1 second") -> Watched:

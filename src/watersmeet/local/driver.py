@@ -26,7 +26,6 @@ from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.claim import SpillClaim
 from watersmeet.store.leftovers import Leftovers
-from watersmeet.store.master.table import Master
 from watersmeet.store.shares import MemoryShares
 
 
@@ -187,14 +186,10 @@ class Driver:
         elif isinstance(news, Wanted):
             yield from self._emit(operator.lend(news.nbytes))
             self._inbox.lend(news.nbytes)
-        elif isinstance(news, LaidDown):
-            yield from self._emit(self._take_over(news.master))
         else:
+            assert isinstance(news, Ended), "only an enrichment has a master table"
             self.complete[news.input] = True
             yield from self._emit(operator.end(news.input))
-
-    def _take_over(self, master: Master) -> Iterator[Matches]:
-        raise NotImplementedError("only an enrichment has a master table")
 
     def _emit(self, found: Iterator[Matches]) -> Iterator[pa.RecordBatch]:
         assert self.schema is not None

@@ -7,10 +7,12 @@ from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from watersmeet.expressions.condition import SqlCondition
 from watersmeet.local.driver import Driver
 from watersmeet.local.explain_enrich import explain
-from watersmeet.local.inbox import Failed, LaidDown
+from watersmeet.local.inbox import Arrived, Ended, Failed, LaidDown, Wanted
 from watersmeet.local.keeping import Keeper
 from watersmeet.local.masters import MasterInput, master_input, patiently
 from watersmeet.local.run import LocalJoin, check_stored, seconds_of
@@ -19,7 +21,6 @@ from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.enriching import MASTER, EnrichQuestion
 from watersmeet.operators.family import make_enricher
 from watersmeet.operators.semistream.metrics import SemiStreamMetrics
-from watersmeet.rows.address import Matches
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import On
 from watersmeet.rows.schema import JoinSchema
@@ -189,9 +190,13 @@ class EnrichDriver(Driver):
         self._count(news.master)
         return self.enricher
 
-    def _take_over(self, master: Master) -> Iterator[Matches]:
-        self._count(master)
-        return self.enricher.take_over(master)
+    def _heed(
+        self, operator: JoinOperator, news: Arrived | Ended | Wanted | LaidDown
+    ) -> Iterator[pa.RecordBatch]:
+        if isinstance(news, LaidDown):
+            self._count(news.master)
+            return self._emit(self.enricher.take_over(news.master))
+        return super()._heed(operator, news)
 
     def _count(self, master: Master) -> None:
         metrics, without_key = self.enricher.metrics, int(master.facts["null_keys"])

@@ -26,6 +26,10 @@ _WAITS = 0.5
 _LEFT_FREE = 1 / 8
 # Memory counts as free again when so many cycles have passed in which nothing had to make room.
 _QUIET_CYCLES = 2
+# What waiting rows leave free for values to come, when memory is full: as much as was worth to be
+# cached since they last made room, within these limits.
+_LEAST_KEPT_FREE = 1 / 256
+_MOST_KEPT_FREE = 1 / 16
 
 
 class AdaptiveCaching(CacheKeeper):
@@ -40,6 +44,8 @@ class AdaptiveCaching(CacheKeeper):
         self._rows_of_last = 0
         self._pressed_in: int | None = None
         """The cycle in which waiting rows last needed the room."""
+        self._wanted = 0.0
+        """Bytes of the values that were worth to be cached since then, with room or without."""
 
     @property
     def pressed(self) -> bool:
@@ -73,6 +79,7 @@ class AdaptiveCaching(CacheKeeper):
             expected = _WAITS * waiting[new]
             worth = costs_less_cached(expected, nbytes, row_bytes=self._stream_bytes())
             new, nbytes = new[worth], nbytes[worth]
+            self._wanted += float(nbytes.sum())
         else:
             room -= _LEFT_FREE * self._memory.capacity
         new = new[fitting(waiting[new] / nbytes, nbytes, room)]
@@ -93,8 +100,12 @@ class AdaptiveCaching(CacheKeeper):
 
     def give_up(self) -> None:
         """Waiting rows need room: evict entries that cost more than they save, an eighth of the
-        cache at most."""
+        cache at most. Rows that leave are in memory until all make room together, so what they
+        free comes too late for the values that they asked for: some room is kept for those."""
         self._pressed_in = self._cycle
+        share = self._wanted / self._memory.capacity
+        self._memory.kept_free = min(max(share, _LEAST_KEPT_FREE), _MOST_KEPT_FREE)
+        self._wanted = 0.0
         cache = self._cache
         expected = cache.hits * (_WAITS * self._rows_in_cycle() / max(self._seen, 1.0))
         nbytes = self._entry_bytes(cache.counts)

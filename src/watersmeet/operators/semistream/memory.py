@@ -8,7 +8,7 @@ import numpy as np
 
 from watersmeet.model import Side
 from watersmeet.operators.leaving import AnyOrder
-from watersmeet.operators.memory import MemoryPart
+from watersmeet.operators.memory import MemoryPart, NewRows
 from watersmeet.operators.semistream.cache import Cache
 from watersmeet.operators.semistream.waiting import WaitingRows, waiting_bytes
 from watersmeet.rows.address import Index
@@ -33,6 +33,8 @@ class SemiStreamMemory(MemoryPart):
         """Bytes of what else a mechanism of caching holds: counts, the switching buffer."""
         self.patient = 0
         """Bytes of rows that wait for newer versions and have not been written to disk."""
+        self.kept_free = 0.0
+        """The part of the capacity that waiting rows leave to values worth caching."""
         super().__init__(schema, [waiting, stored_bytes(self._master)], nbytes=nbytes, rows=None)
         self.cache = Cache(self._master, nbytes=self._all)
 
@@ -44,6 +46,9 @@ class SemiStreamMemory(MemoryPart):
     def room(self) -> int:
         """Bytes that nobody uses; negative if there are too many."""
         return self.capacity - self.used
+
+    def overflow(self, piece: NewRows) -> int:
+        return max(self.used + piece.nbytes - int((1 - self.kept_free) * self.capacity), 0)
 
     @property
     def is_empty(self) -> bool:
@@ -77,6 +82,7 @@ class SemiStreamMemory(MemoryPart):
 
     def free(self) -> None:
         self.collected = self.patient = 0
+        self.kept_free = 0.0
         self.cache.clear()
         super().free()
 

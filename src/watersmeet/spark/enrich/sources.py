@@ -56,7 +56,8 @@ class MasterSource:
                 "master is a DataFrame that streams.",
                 remedy="Use wm.join_streams for two streams; read the master with spark.read.",
             )
-        return found  # type: ignore[no-any-return]
+        frame: DataFrame = found
+        return frame
 
     def first(self) -> DataFrame:
         frame = self.frame()

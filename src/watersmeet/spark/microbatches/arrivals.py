@@ -7,6 +7,7 @@ after all rows of their batch.
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
 import numpy as np
@@ -23,7 +24,7 @@ from watersmeet.spark.microbatches.wire import Wire
 from watersmeet.store.leftovers import Leftovers
 
 
-class Arrivals:
+class Arrivals(ABC):
     """One batch of one instance, and what is known from the batches before."""
 
     def __init__(
@@ -83,12 +84,12 @@ class Arrivals:
 
     # ---- what joins differ in -------------------------------------------------------------------
 
-    def _check_open(self, input: int, count: int) -> None:
+    def _check_open(self, input: int, count: int) -> None:  # noqa: B027, not all need it
         """Refuse so many rows of an input that may have none."""
 
-    def _hear(self, kinds: NDArray[np.int32]) -> None:
+    def _hear(self, kinds: NDArray[np.int32]) -> None:  # noqa: B027
         """Note the words among rows of these kinds."""
 
+    @abstractmethod
     def _after_rows(self, operator: JoinOperator) -> Iterator[Matches]:
         """All rows have been pushed: use time, and do what the words say."""
-        raise NotImplementedError
