@@ -34,7 +34,7 @@ def main() -> None:
         spark = _plain_session(opening["cores"])
     else:
         # Without workers started beforehand where none of ours will run.
-        spark = wm.session(cores=opening["cores"], warm=opening["warm"])
+        spark = wm.session(cores=opening["cores"], warm=opening["warm"], **_SETTINGS)
     _say({"ready": time.perf_counter() - began}, answers)
     for line in sys.stdin:
         order = json.loads(line)
@@ -54,6 +54,10 @@ def main() -> None:
             text = f"{type(error).__name__}: {error}".splitlines()[0]
             _say({"seconds": stage.seconds, "failure": text}, answers)
     spark.stop()
+
+
+# Spark's own broadcast of a large table comes through the driver, which refuses more than 1 GB else.
+_SETTINGS = {"spark.driver.maxResultSize": "0"}
 
 
 def _plain_session(cores: int) -> Any:
