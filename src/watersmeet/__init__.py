@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from watersmeet import errors
 
 __all__ = [
-    "StreamLog", "__version__", "aggregate", "avg", "band", "between", "count", "enrich",
-    "errors", "join", "join_many", "join_many_streams", "join_streams", "local", "overlaps",
-    "plan_enrich", "postgres", "session", "stddev", "stddev_pop", "stream_error",
-    "stream_metrics", "sum", "var_pop", "variance", "within",
+    "StreamLog", "__version__", "aggregate", "avg", "band", "between", "clustered", "count",
+    "enrich", "errors", "join", "join_many", "join_many_streams", "join_streams", "local",
+    "ordered", "overlaps", "plan_enrich", "postgres", "punctuated", "session", "stddev",
+    "stddev_pop", "stream_error", "stream_metrics", "sum", "unique", "var_pop", "variance",
+    "watermark", "within",
 ]  # fmt: skip
 
 # What needs Spark, and the module it comes from.
@@ -41,6 +42,9 @@ _AGGREGATES = {"avg", "count", "stddev", "stddev_pop", "sum", "var_pop", "varian
 _BANDS = {"band", "within"}
 _INTERVALS = {"between", "overlaps"}
 
+# What sources promise, with Spark or without.
+_PROMISES = {"clustered", "ordered", "punctuated", "unique", "watermark"}
+
 if TYPE_CHECKING:
     from watersmeet import local
     from watersmeet.aggregates.ask.specification import (
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     )
     from watersmeet.local.plan_enrich import plan_enrich
     from watersmeet.local.postgres import postgres
+    from watersmeet.promises.kinds import clustered, ordered, punctuated, unique, watermark
     from watersmeet.rows.intervals import between, overlaps
     from watersmeet.rows.spans import band, within
     from watersmeet.spark.aggregates.aggregate import aggregate
@@ -80,6 +85,8 @@ else:
             return getattr(import_module("watersmeet.rows.spans"), name)
         if name in _INTERVALS:
             return getattr(import_module("watersmeet.rows.intervals"), name)
+        if name in _PROMISES:
+            return getattr(import_module("watersmeet.promises.kinds"), name)
         if name in ("plan_enrich", "postgres"):
             return getattr(import_module(f"watersmeet.local.{name}"), name)
         if name in _SPARK:

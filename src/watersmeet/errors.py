@@ -44,6 +44,18 @@ class StateError(WatersmeetError):
     """A saved state does not fit the operator that should be restored from it."""
 
 
+class PromiseBroken(WatersmeetError):
+    """A row came that a source had promised would not come. `row` is that row, by column."""
+
+    def __init__(
+        self, cause: str, *, remedy: str, side: str, promise: str, row: dict[str, object]
+    ) -> None:
+        super().__init__(cause, remedy=remedy)
+        self.side = side
+        self.promise = promise
+        self.row = row
+
+
 class RunClosed(WatersmeetError):
     """Rows were asked of a run that has been closed. None are given rather than none left."""
 

@@ -250,7 +250,7 @@ class FloatBand:
         so large that rounding might move them by a whole bucket, all are in one."""
         assert self.low is not None
         assert self.high is not None
-        floats = _float_of(codes)
+        floats = float_of(codes)
         if side is Side.LEFT:
             floats = floats - (self.low / 2 + self.high / 2)
         wide = (self.high - self.low) / 2 * (1 + 2**-10)
@@ -266,7 +266,7 @@ class FloatBand:
         return Encoded(codes, valid)
 
     def reach(self, side: Side, codes: Codes) -> tuple[Codes, Codes]:
-        floats = _float_of(codes)
+        floats = float_of(codes)
         first = np.zeros(len(floats), np.uint64)
         last = np.full(len(floats), _LAST_CODE, np.uint64)
         # `holds` compares rounded differences. If one is inside of an end, then the true difference
@@ -319,7 +319,7 @@ class FloatBand:
 
 
 def float_text(code: int) -> str:
-    return f"{float(_float_of(np.array([code], np.uint64))[0]):.6g}"
+    return f"{float(float_of(np.array([code], np.uint64))[0]):.6g}"
 
 
 def floats_of(values: pa.Array) -> tuple[Floats, Mask | None]:
@@ -337,7 +337,7 @@ def float_code(floats: Floats) -> Codes:
     return codes
 
 
-def _float_of(codes: Codes) -> Floats:
+def float_of(codes: Codes) -> Floats:
     """The number that has this code; NaN for the two codes that NaN has."""
     bits = np.where(codes & _SIGN != 0, codes & ~_SIGN, ~codes)
     floats: Floats = bits.view(np.float64)

@@ -98,7 +98,7 @@ class Band:
             kind = common_type(left.type, right.type)
             if pt.is_floating(kind):
                 low, high = (
-                    None if end is None else float(_number(end)) for end in (self.low, self.high)
+                    None if end is None else float(number_of(end)) for end in (self.low, self.high)
                 )
                 narrow = kind == pa.float32()
                 return FloatBand(narrow, low, high, self.low_open, self.high_open)
@@ -114,10 +114,10 @@ class Band:
         """Both ends as numbers of steps of a type; an open end becomes the closed one beside it."""
         low = high = None
         if self.low is not None:
-            exact = _steps(self.low, kind)
+            exact = steps_in(self.low, kind)
             low = math.ceil(exact) + (1 if self.low_open and exact.denominator == 1 else 0)
         if self.high is not None:
-            exact = _steps(self.high, kind)
+            exact = steps_in(self.high, kind)
             high = math.floor(exact) - (1 if self.high_open and exact.denominator == 1 else 0)
         return low, high
 
@@ -135,26 +135,26 @@ def _in_words(width: Width) -> str:
     return sign + (" ".join(parts) or "0 seconds")
 
 
-def _steps(width: Width, kind: pa.DataType) -> Fraction:
+def steps_in(width: Width, kind: pa.DataType) -> Fraction:
     """A width as a number of steps of a type: of its smallest units."""
     if pt.is_integer(kind) and kind != pa.uint64():
-        return _number(width)
+        return number_of(width)
     if pt.is_decimal(kind) and kind.precision <= _LONG_DIGITS:
-        return _number(width) * Fraction(10**kind.scale)
+        return number_of(width) * Fraction(10**kind.scale)
     if pt.is_decimal(kind) or kind == pa.uint64():
         raise Incomparable(
             f"a difference of {kind} may have more digits than are exact here",
             f"Cast both to decimals of at most {_LONG_DIGITS} digits, to bigint or to double.",
         )
     if pt.is_date(kind):
-        days = _seconds(width) / _DAY_S if isinstance(width, timedelta) else _number(width)
+        days = _seconds(width) / _DAY_S if isinstance(width, timedelta) else number_of(width)
         return days if pt.is_date32(kind) else days * _DAY_S * 1000
     if pt.is_timestamp(kind) or pt.is_duration(kind) or pt.is_time(kind):
         return _seconds(width) * _PER_SECOND[kind.unit]
     raise Incomparable(f"{kind} has no differences", "Use numbers, dates or times.")
 
 
-def _number(width: Width) -> Fraction:
+def number_of(width: Width) -> Fraction:
     if isinstance(width, timedelta):
         raise Incomparable(f"{width} is a span of time", "Give a number.")
     return Fraction(width)
