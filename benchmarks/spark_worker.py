@@ -56,7 +56,7 @@ def main() -> None:
     spark.stop()
 
 
-# Spark's own broadcast of a large table comes through the driver, which refuses more than 1 GB else.
+# Spark's own broadcast of a large table comes through the driver, which else refuses over 1 GB.
 _SETTINGS = {"spark.driver.maxResultSize": "0"}
 
 
