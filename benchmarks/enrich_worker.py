@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from watersmeet.model import JoinType
 from watersmeet.operators.family import make_enricher
-from watersmeet.operators.semistream.join import SemiStreamJoin
+from watersmeet.operators.semistream.join import PATIENCE, SemiStreamJoin
 from watersmeet.reproduce.ssbj.data import Zipf, opened
 from watersmeet.reproduce.ssbj.runs import Rows
 from watersmeet.rows.schema import JoinSchema
@@ -102,7 +102,8 @@ def _paced(
         for matches in results:
             batch = schema.materialise(matches)
             seen = batch.column("seen").to_numpy()
-            waited.append(time.perf_counter() - began - seen / rate)
+            # Row n arrives when n + 1 rows are due.
+            waited.append(time.perf_counter() - began - (seen + 1) / rate)
 
     while (now := time.perf_counter()) < stop:
         due = int((now - began) * rate) - arrived
@@ -127,6 +128,7 @@ def _paced(
         "p99": p99,
         "most": most,
         "cycle": longest,
+        "bound": longest * (1 + PATIENCE) if order["algorithm"] == "auto" else None,
         "cached": join.metrics.cache_hits / max(arrived, 1),
     }
 

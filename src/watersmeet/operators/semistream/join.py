@@ -42,9 +42,10 @@ from watersmeet.store.spill import SpillArea
 
 # Rows that make room let so many of the waiting ones leave: to forget some, all others are moved.
 _LEAVE_AT_ONCE = 1 / 8
-# A stream that never pauses is scanned for when this many times the length of a cycle have passed
-# since the last scan, so a scan takes at most a quarter of the time.
-_PATIENCE = 3.0
+PATIENCE = 3.0
+"""A stream that never pauses is scanned for when this many times the length of a cycle have passed
+since the last scan. So a scan takes at most a quarter of the time, and a row has its verdict after
+at most so many cycles and one."""
 
 
 class SemiStreamJoin:
@@ -168,7 +169,7 @@ class SemiStreamJoin:
         if not self.workspace.waiting:
             return False
         since = self.workspace.clock() - self._scanned
-        return since > _PATIENCE * self.metrics.cycle_seconds
+        return since > PATIENCE * self.metrics.cycle_seconds
 
     # ---- the scan -------------------------------------------------------------------------------
 
