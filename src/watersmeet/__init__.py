@@ -15,8 +15,8 @@ from watersmeet import errors
 
 __all__ = [
     "StreamLog", "__version__", "aggregate", "avg", "band", "between", "clustered", "count",
-    "enrich", "errors", "join", "join_many", "join_many_streams", "join_streams", "local",
-    "ordered", "overlaps", "plan_enrich", "postgres", "punctuated", "session", "stddev",
+    "enrich", "errors", "explain_stream", "join", "join_many", "join_many_streams", "join_streams",
+    "local", "ordered", "overlaps", "plan_enrich", "postgres", "punctuated", "session", "stddev",
     "stddev_pop", "stream_error", "stream_metrics", "sum", "unique", "var_pop", "variance",
     "watermark", "within",
 ]  # fmt: skip
@@ -26,6 +26,7 @@ _SPARK = {
     "StreamLog": "watersmeet.spark.microbatches.metrics",
     "aggregate": "watersmeet.spark.aggregates.aggregate",
     "enrich": "watersmeet.spark.enrich.enrich",
+    "explain_stream": "watersmeet.spark.explain_stream",
     "join": "watersmeet.spark.tables.join",
     "join_many": "watersmeet.spark.tables.many",
     "join_many_streams": "watersmeet.spark.streams.many",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from watersmeet.rows.spans import band, within
     from watersmeet.spark.aggregates.aggregate import aggregate
     from watersmeet.spark.enrich.enrich import enrich
+    from watersmeet.spark.explain_stream import explain_stream
     from watersmeet.spark.microbatches.failure import stream_error
     from watersmeet.spark.microbatches.metrics import StreamLog, stream_metrics
     from watersmeet.spark.session import session

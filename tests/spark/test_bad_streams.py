@@ -149,6 +149,8 @@ STATES = [
     Bad("metrics of nothing", lambda i: wm.stream_metrics(""), "state=''"),
     Bad("metrics of a place that is not", lambda i: wm.stream_metrics(i.folder("no")), "no"),
     Bad("metrics of a table", lambda i: wm.stream_metrics(i.folder("left")), "left"),
+    Bad("words for a place that is not", lambda i: wm.explain_stream(i.folder("no")), "no"),
+    Bad("words for a table", lambda i: wm.explain_stream(i.folder("left")), "left"),
     Bad("metrics of a file", lambda i: wm.stream_metrics(_a_file(i)), "file"),
     Bad("metrics of no known kind", lambda i: wm.stream_metrics("nowhere://x"), "nowhere"),
     Bad("a log of None", lambda i: wm.StreamLog(None, state=_place(i)), "None"),  # type: ignore[arg-type]

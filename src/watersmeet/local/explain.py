@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from watersmeet.local.driver import Driver
+from watersmeet.operators.explaining import STAGES, results_words
 from watersmeet.operators.family import find_algorithm, find_mechanism
 from watersmeet.operators.many import ManyQuestion
-from watersmeet.operators.stage import Stage
 from watersmeet.words import megabytes, paragraph
 
 _DECISIONS = 5
-
-_STAGES: dict[str, str] = {
-    Stage.MM: "as rows arrived",
-    Stage.MD: "in stalls, memory with disk",
-    Stage.DD: "in stalls, disk with disk",
-    Stage.CLEANUP: "after the inputs had ended",
-    Stage.UNMATCHED: "rows without a partner",
-}
 
 
 def explain(driver: Driver) -> str:
@@ -30,7 +20,7 @@ def explain(driver: Driver) -> str:
         "spills": _spills(driver),
         "stalls": _stalls(driver),
         "read": " and ".join(f"{rows:,} {name}" for name, rows in driver.read()) + " rows",
-        "results": f"{metrics.rows_out:,} rows{by_stage(driver, _STAGES)}",
+        "results": results_words(metrics.results, STAGES),
     }
     latest = [str(record) for record in metrics.flushes][-_DECISIONS:]
     if latest:
@@ -94,11 +84,3 @@ def _stalls(driver: Driver) -> str:
         f"after {driver.wait_threshold * 1000:g} ms of silence on every open input, spilled rows "
         f"are joined until something arrives; stalls so far: {driver.stalls:,}, {done}"
     )
-
-
-def by_stage(driver: Driver, stages: Mapping[str, str]) -> str:
-    """How many results came when, in these words for each stage."""
-    found = {stage: rows for stage, rows in driver.metrics.results.items() if rows}
-    if not found:
-        return ""
-    return ": " + "; ".join(f"{rows:,} {stages[stage]}" for stage, rows in found.items())

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from watersmeet.local.explain import by_stage, memory_words, question_words
+from watersmeet.local.explain import memory_words, question_words
 from watersmeet.operators.enriching import STREAM
+from watersmeet.operators.explaining import (
+    ENRICHING_STAGES,
+    cache_words,
+    results_words,
+    scan_words,
+    waiting_words,
+)
 from watersmeet.operators.family import find_enricher
 from watersmeet.operators.semistream.join import SemiStreamJoin
-from watersmeet.operators.stage import Stage
-from watersmeet.words import count_text, megabytes, paragraph, seconds_text, size_text
+from watersmeet.words import count_text, paragraph, seconds_text, size_text
 
 if TYPE_CHECKING:
     from watersmeet.local.enrich import EnrichDriver
-
-_STAGES: dict[str, str] = {
-    Stage.MM: "from the cache, as rows arrived",
-    Stage.MD: "by the scan of the master",
-    Stage.UNMATCHED: "rows without a partner",
-}
 
 
 def explain(driver: EnrichDriver) -> str:
@@ -38,7 +38,7 @@ def explain(driver: EnrichDriver) -> str:
             "scan": _scan(operator),
             "gain": _gain(operator),
             "read": _read(operator),
-            "results": f"{operator.metrics.rows_out:,} rows{by_stage(driver, _STAGES)}",
+            "results": results_words(operator.metrics.results, ENRICHING_STAGES),
         }
     return "\n".join(paragraph(name, fact) for name, fact in facts.items())
 
@@ -63,39 +63,17 @@ def _master(driver: EnrichDriver, operator: SemiStreamJoin) -> str:
 
 def _cache(operator: SemiStreamJoin) -> str:
     metrics = operator.metrics
-    served = metrics.cache_hits / max(metrics.rows_in[STREAM], 1)
-    none = (
-        f", {metrics.negative_entries:,} of them known to have no row"
-        if metrics.negative_entries
-        else ""
-    )
-    return (
-        f"{count_text(metrics.cache_entries, 'key')} in {megabytes(metrics.cache_bytes)}{none}; "
-        f"it served {served:.0%} of the stream rows so far"
-    )
+    return cache_words(metrics.as_dict(), rows=metrics.rows_in[STREAM])
 
 
 def _read(operator: SemiStreamJoin) -> str:
     metrics = operator.metrics
-    waiting = [f"{metrics.waiting_rows:,} wait for the scan now"]
-    if metrics.patient_rows:
-        waiting.append(f"{metrics.patient_rows:,} for a newer version")
-    return f"{metrics.rows_in[STREAM]:,} stream rows; {' and '.join(waiting)}"
+    return f"{metrics.rows_in[STREAM]:,} stream rows; {waiting_words(metrics.as_dict())}"
 
 
 def _scan(operator: SemiStreamJoin) -> str:
     metrics = operator.metrics
-    skipped = (
-        f", {metrics.blocks_skipped:,} passed over because nobody waited for them"
-        if metrics.blocks_skipped
-        else ""
-    )
-    took = f"; a round took {seconds_text(metrics.cycle_seconds)}" if metrics.cycle_seconds else ""
-    return (
-        f"{count_text(metrics.blocks_read, 'block')} read, {size_text(metrics.bytes_read)} with "
-        f"{count_text(metrics.steps, 'read')}{skipped}; {count_text(metrics.cycles, 'round')} "
-        f"so far{took}"
-    )
+    return scan_words(metrics.as_dict(), round_seconds=metrics.cycle_seconds)
 
 
 def _gain(operator: SemiStreamJoin) -> str:

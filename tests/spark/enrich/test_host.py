@@ -20,6 +20,8 @@ from watersmeet.operators.family import ENRICHING
 from watersmeet.spark import cache
 from watersmeet.spark.enrich.masters import MasterRecord, Masters
 from watersmeet.spark.enrich.plan import EnrichPlan
+from watersmeet.spark.explain_stream import explain_stream
+from watersmeet.spark.microbatches.metrics import stream_metrics
 from watersmeet.spark.microbatches.state import StateDirectory
 from watersmeet.spark.microbatches.wire import Tags, Wire
 from watersmeet.store.claim import SpillClaim
@@ -173,3 +175,48 @@ def test_whatever_happens_to_attempts_every_row_meets_one_version(
             assert worker.run(arriving) == rows
         found += rows
     check(found, came, versions)
+
+
+def test_a_state_explains_what_waits_and_what_was_read_of_the_master(worker: Worker) -> None:
+    plan = worker.plan
+    lay(plan, 0, list(range(2000)))  # type: ignore[arg-type]
+    worker.run([wire_batch(0, list(range(500)))])
+    state = plan.state.uri
+    words = " ".join(explain_stream(state).split())
+    record = stream_metrics(state)[0]
+    own = record["enriched"]
+    assert "join left, stream with master, on k; query query, 1 instance" in words
+    assert "algorithm skipping: " in words
+    assert "master 2,000 rows, " in words
+    assert "version v0, number 0" in words
+    assert f"read 500 stream rows so far; {own['waiting_rows']:,} wait for the scan now" in words
+    worker.batch = 1
+    worker.run([wire_batch(SETTLE, [None])])
+    worker.batch = 2
+    worker.run([wire_batch(0, list(range(500)), first=500)])
+    words = " ".join(explain_stream(state).split())
+    records = stream_metrics(state)
+    hits = sum(each["enriched"]["cache_hits"] for each in records)
+    assert hits, "nothing was cached"
+    keys = records[-1]["enriched"]["cache_entries"]
+    assert f"cache {keys:,} keys in " in words
+    assert f"it served {hits / 1000:.0%} of the stream rows so far" in words
+    read = sum(each["enriched"]["blocks_read"] for each in records)
+    assert f"scan {read:,} block" in words
+    found = records[0]["rows_out"] + records[1]["rows_out"] + records[2]["rows_out"]
+    assert f"results {found:,} rows: " in words
+    assert "0: 500 stream rows, " in words
+
+
+def test_a_state_explains_which_versions_rows_meet(worker: Worker) -> None:
+    plan = worker.plan
+    lay(plan, 0, list(range(20_000)))  # type: ignore[arg-type]
+    worker.run([wire_batch(0, list(range(0, 20_000, 9)))])
+    lay(plan, 1, [1, 2, 3])  # type: ignore[arg-type]
+    words = " ".join(explain_stream(plan.state.uri).split())
+    assert "version v0, number 0; number 1 is laid down" in words
+    worker.batch = 1
+    worker.run([wire_batch(NEWER, [None])])
+    words = " ".join(explain_stream(plan.state.uri).split())
+    assert "master 3 rows, " in words
+    assert "version v1, number 1" in words

@@ -19,6 +19,7 @@ from watersmeet.errors import StateError
 from watersmeet.operators.family import ALGORITHMS
 from watersmeet.operators.question import Question
 from watersmeet.spark import cache
+from watersmeet.spark.explain_stream import explain_stream
 from watersmeet.spark.microbatches.host import run_batch
 from watersmeet.spark.microbatches.metrics import stream_metrics
 from watersmeet.spark.microbatches.state import InstanceState, StateDirectory
@@ -426,3 +427,30 @@ def test_many_small_batches_leave_no_more_behind_than_some(
     flushes = sum(batch["flushes"] for batch in stream_metrics(worker.plan.state.uri))
     assert flushes > 50
     cache.take(("", 0, 0))
+
+
+def test_a_state_explains_what_was_read_owed_and_flushed(worker: Worker) -> None:
+    """In little memory, so that rows spill; then the left side ends, and all that is owed comes."""
+    state = worker.plan.state.uri
+    assert "no batch" in explain_stream(state)
+    worker.run([wire_batch(0, list(range(300))), wire_batch(1, list(range(100, 500)))])
+    words = " ".join(explain_stream(state).split())
+    assert "join full, left with right, on k; query query, 1 instance" in words
+    assert "algorithm rpj, " in words
+    record = stream_metrics(state)[0]
+    assert "300 left and 400 right rows so far" in words
+    assert f"spills {record['rows_spilled']:,} rows, " in words
+    assert f"{record['rows_out']:,} rows: " in words
+    assert "0: 300 left and 400 right rows, " in words
+    assert str(record["latest_flushes"][-1]) in words
+    owed = [
+        f"{rows:,} {name}" for rows, name in zip(record["owed"], ("left", "right"), strict=True)
+    ]
+    assert f"owed {' and '.join(owed)} rows on disk" in words
+    worker.batch = 1
+    worker.run([wire_batch(SETTLE, [None]), wire_batch(ENDS, [None])])
+    words = " ".join(explain_stream(state).split())
+    assert "300 left and 400 right rows, left ended in batch 1, so far" in words
+    assert "owed nothing" in words
+    assert "1: no rows, " in words
+    assert "2 so far" in words
