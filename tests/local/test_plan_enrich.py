@@ -10,6 +10,8 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.errors import InvalidArgument, MemoryTooSmall
+from watersmeet.local.service_model import Partners
+from watersmeet.model import JoinType
 
 ROWS = 40_000
 
@@ -54,6 +56,15 @@ def test_a_rate_gives_the_memory_that_serves_it() -> None:
     assert plan.memory >= 2**20
     with pytest.raises(InvalidArgument, match="more than one core"):
         wm.plan_enrich(stream, master, "key", rate=1e12)
+
+
+def test_keys_that_the_master_does_not_have_are_not_counted_as_results() -> None:
+    partners = Partners(present=0.25, rows=0.5)
+    found = {how: partners.results(JoinType(how)) for how in ("inner", "left", "semi", "anti")}
+    assert found == {"inner": 0.5, "left": 1.25, "semi": 0.25, "anti": 0.75}
+    # A quarter of the keys that come are the master's, so there are four times as many as it has.
+    codes = np.arange(64 * 1000, dtype=np.uint64)
+    assert partners.popularity(codes, distinct=16_000).values.sum() == 64_000
 
 
 def test_a_part_of_the_master_stands_for_all_of_it() -> None:

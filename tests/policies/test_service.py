@@ -109,3 +109,25 @@ def test_values_that_came_once_stand_for_those_that_did_not_come() -> None:
     popularity = Popularity.observed(np.array([5, 1, 1, 1, 1, 1]), distinct=101, rows=1.0)
     assert popularity.values.tolist() == [1, 100]
     assert popularity.shares == pytest.approx([0.5, 0.005])
+
+
+def test_values_that_came_twice_by_chance_are_not_taken_for_frequent_ones() -> None:
+    """All of 100,000 values are equally likely, and two rows of ten have one that came again."""
+    drawn = np.random.default_rng(1).integers(0, 100_000, 20_000)
+    _, counts = np.unique(drawn, return_counts=True)
+    assert counts[counts > 1].sum() > 0.15 * len(drawn)
+    popularity = Popularity.observed(counts, distinct=100_000, rows=1.0)
+    assert (popularity.values * popularity.shares).sum() == pytest.approx(1)
+    often = popularity.shares > 5 / 100_000
+    assert (popularity.values * popularity.shares)[often].sum() < 0.03
+
+
+def test_a_sample_of_skewed_values_tells_what_the_cache_will_serve() -> None:
+    exact = Popularity.zipf(100_000, 1.0)
+    parts = np.arange(1, 100_001) ** -1.0
+    drawn = np.random.default_rng(1).choice(100_000, 50_000, p=parts / parts.sum())
+    _, counts = np.unique(drawn, return_counts=True)
+    sampled = Popularity.observed(counts, distinct=100_000, rows=1.0)
+    for rows in (1e4, 1e5):
+        expected, told = (Demand(each, SIZES).balance(rows) for each in (exact, sampled))
+        assert told.cached == pytest.approx(expected.cached, abs=0.04)

@@ -13,12 +13,14 @@ import pyarrow as pa
 from watersmeet.errors import InvalidArgument
 from watersmeet.local.masters import master_input
 from watersmeet.local.service_costs import Measured, measure_service
+from watersmeet.local.service_model import FILLED, Partners, room_for_rows, service_model
 from watersmeet.local.sources import open_source
 from watersmeet.model import Side
 from watersmeet.operators.enriching import EnrichQuestion
 from watersmeet.operators.family import find_enricher
-from watersmeet.operators.semistream.algorithm import SEMI_STREAM, Caching
-from watersmeet.policies.service import Demand, Popularity, Service, ServiceModel
+from watersmeet.operators.semistream.algorithm import SEMI_STREAM
+from watersmeet.policies.service import Service, ServiceModel
+from watersmeet.rows.encoded import Codes
 from watersmeet.rows.on import On
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.claim import SpillClaim
@@ -37,8 +39,8 @@ _PAGE_BYTES = 2**16
 _KEYS_COUNTED = np.uint64(64)
 _FIRST_GUESS = 8 * 2**20
 _NEXT_GUESS = 4
-FILLED = 0.9
-"""Of the memory for rows, what is in use on average: rows that have left are there for a while."""
+# So many keys of the stream must be among those that are counted.
+_FEWEST_KEYS = 100
 
 
 @dataclass(frozen=True)
@@ -186,6 +188,8 @@ class _Counted:
     sample: pa.RecordBatch
     rows: int
     rows_of_key: float
+    codes: Codes | None
+    """Of the counted keys, each as often as it has rows; None if some rows were not read."""
 
     @property
     def distinct(self) -> int:
@@ -217,7 +221,17 @@ class _Counted:
             )
         chosen = np.concatenate(kept)
         repeated = len(chosen) / max(len(np.unique(chosen)), 1) if len(chosen) else 1.0
-        return cls(schema, _together(batches), rows or count, max(repeated, 1.0))
+        whole = chosen if rows is None or rows <= count else None
+        return cls(schema, _together(batches), rows or count, max(repeated, 1.0), whole)
+
+    def partners(self, asked: Codes) -> Partners:
+        """What keys that the stream asks for have here, told from those that are counted."""
+        asked = np.unique(asked[asked % _KEYS_COUNTED == 0])
+        if self.codes is None or len(asked) < _FEWEST_KEYS:
+            return Partners(1.0, self.rows_of_key)
+        found = np.isin(asked, self.codes)
+        rows = np.count_nonzero(np.isin(self.codes, asked))
+        return Partners(float(found.mean()), rows / len(asked))
 
 
 class _Planner:
@@ -232,8 +246,7 @@ class _Planner:
 
     def in_memory(self, limit: int) -> EnrichPlan:
         model, measured = self._model(limit)
-        store = MemoryShares.split(limit).store
-        return self._plan(limit, model, measured, model.in_memory(FILLED * store))
+        return self._plan(limit, model, measured, model.in_memory(room_for_rows(limit)))
 
     def at_rate(self, rate: float) -> EnrichPlan:
         """Costs depend on memory: a step takes longer than it should if it has little to do. So
@@ -241,8 +254,7 @@ class _Planner:
         limit = _FIRST_GUESS
         while True:
             model, measured = self._model(limit)
-            store = FILLED * MemoryShares.split(limit).store
-            if (most := model.in_memory(store)).rate >= rate:
+            if (most := model.in_memory(room_for_rows(limit))).rate >= rate:
                 break
             if not most.cycle_seconds:
                 raise InvalidArgument(
@@ -286,21 +298,18 @@ class _Planner:
             path.unlink()
         device = self._device.sequential / _PAGE_BYTES
         costs = replace(measured.costs, read=measured.costs.read + device)
-        demand = Demand(
-            self._popularity(),
-            measured.sizes,
-            waits=0.5 if algorithm.skips else 1.0,
-            caches=algorithm.caching is not Caching.NONE,
+        measured = Measured(costs, measured.sizes)
+        codes = counted.schema.encode(Side.LEFT, self._stream).with_keys().codes
+        partners = counted.partners(codes)
+        model = service_model(
+            algorithm,
+            measured,
+            popularity=partners.popularity(codes, distinct=counted.distinct),
+            results=partners.results(counted.schema.how),
+            master_rows=counted.rows,
+            master_bytes=counted.rows * row_bytes,
         )
-        results = demand.popularity.results if counted.schema.how.emits_pairs else 1.0
-        model = ServiceModel(costs, demand, counted.rows, counted.rows * row_bytes, results)
-        return model, Measured(costs, measured.sizes)
-
-    def _popularity(self) -> Popularity:
-        codes = self._counted.schema.encode(Side.LEFT, self._stream).with_keys().codes
-        _, counts = np.unique(codes, return_counts=True)
-        counted = self._counted
-        return Popularity.observed(counts, distinct=counted.distinct, rows=counted.rows_of_key)
+        return model, measured
 
     def _slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch

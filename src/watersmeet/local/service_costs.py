@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,6 @@ import pyarrow as pa
 
 from watersmeet.model import Side
 from watersmeet.operators.family import make_enricher
-from watersmeet.operators.semistream.algorithm import Caching
 from watersmeet.operators.semistream.cache import ENTRY_BYTES
 from watersmeet.operators.semistream.join import SemiStreamJoin
 from watersmeet.operators.semistream.rotating import Switching
@@ -76,12 +76,11 @@ def measure_service(
 
 
 class _Scanned(NamedTuple):
-    """How long waiting rows took, all together, and how many results they had."""
+    """How long waiting rows took, all together."""
 
     append: float
     scan: float
     expire: float
-    results: int
 
 
 class _Measuring:
@@ -103,21 +102,20 @@ class _Measuring:
         self._wait(self._random_codes(count))
         # Random codes find nothing. What grows with their number is a matter of waiting rows.
         few = self._wait(self._random_codes(max(count // 8, 1)))
-        empty = self._wait(self._random_codes(count))
-        found = self._wait(self._codes_that_wait(count))
+        full = self._wait(self._random_codes(count))
+        output = self._output(count)
         read = self._read()
-        each = max(empty.scan - few.scan, 0.0) / max(count - count // 8, 1) if skips else 0.0
-        others = max(empty.scan - each * count - read * workspace.master.nbytes, 0.0)
-        results = max(found.results, 1)
+        each = max(full.scan - few.scan, 0.0) / max(count - count // 8, 1) if skips else 0.0
+        others = max(full.scan - each * count - read * workspace.master.nbytes, 0.0)
         costs = ServiceCosts(
             read=read,
             find=others / max(workspace.master.rows, 1),
             collect=0.0 if skips else self._collect(),
             arrive=self._arrive(),
             look_up=look_up,
-            append=found.append / count,
-            expire=found.expire / count + each,
-            output=max(found.scan - empty.scan, serve * found.results) / results,
+            append=full.append / count,
+            expire=full.expire / count + each,
+            output=max(output, serve),
             serve=serve,
         )
         sizes = ServiceSizes(
@@ -141,29 +139,46 @@ class _Measuring:
         codes: Codes = self._random.integers(1, 2**64 - 1, count, dtype=np.uint64)
         return codes
 
-    def _codes_that_wait(self, count: int) -> Codes:
-        """Codes of the stream. Those that would be cached do not wait: others are there instead."""
-        chosen = self._codes[self._random.integers(0, max(len(self._codes), 1), count)]
-        if self._workspace.algorithm.caching is Caching.NONE:
-            return chosen
-        _, places, counts = np.unique(chosen, return_inverse=True, return_counts=True)
-        worth = counts * self._waiting_bytes > ENTRY_BYTES + self._cached_bytes
-        cached = worth[places]
-        chosen[cached] = self._random_codes(int(np.count_nonzero(cached)))
-        return chosen
-
     def _wait(self, codes: Codes) -> _Scanned:
         """Rows with these codes wait for one scan of the master table, and leave."""
         workspace, table = self._workspace, self._workspace.memory.table
         workspace.memory.cache.clear()
         append = _seconds(lambda: self._fill(codes))
         self._waiting_bytes = table.nbytes / max(len(table), 1)
-        before = workspace.metrics.rows_out
         # In full memory only values are cached that are worth it.
         self._join.caching.give_up()
         scan = _seconds(self._scan_once)
         expire = _seconds(self._join.scan.close_gaps)
-        return _Scanned(append, scan, expire, workspace.metrics.rows_out - before)
+        return _Scanned(append, scan, expire)
+
+    def _output(self, count: int) -> float:
+        """Seconds for a result of a row that waits among so many. They are found in order of their
+        codes, which is any order of their arrival, so each is somewhere else in memory.
+
+        That is not the difference between a scan in which rows find partners and one in which they
+        find none: with little of the master at hand few find any, and it was lost in the noise."""
+        workspace, table = self._workspace, self._workspace.memory.table
+        if not workspace.master.rows or not len(self._rows):
+            return 0.0
+        workspace.memory.cache.clear()
+        self._fill(self._random_codes(count))
+        seconds, results = 0.0, 0
+        for portion in list(self._portions())[:_REPEATS]:
+            read = workspace.master.read(*portion).rows
+            most = min(len(workspace.pairs), len(read), len(table))
+            stream = Rows(table, self._random.integers(0, len(table), most))
+            pair = stream, Rows(BatchRows(read), np.arange(most))
+            seconds += _seconds(partial(self._report, pair, Stage.MD))
+            results += most
+        self._scan_once()
+        self._join.scan.close_gaps()
+        return seconds / max(results, 1)
+
+    def _report(self, pair: tuple[Rows, Rows], stage: Stage) -> None:
+        # Their keys are different, and they are results only because nobody asks.
+        self._schema.verify(*pair)
+        for matches in self._workspace.emitter.limiter.passed(Matches(pair, stage)):
+            self._schema.materialise(matches)
 
     def _fill(self, codes: Codes) -> None:
         """As many rows at a time as come with one step."""
@@ -245,13 +260,7 @@ class _Measuring:
             Rows(cache.rows, self._random.integers(0, len(cache.rows), count)),
         )
 
-        def report() -> None:
-            # Their keys are different, and they are results only because nobody asks.
-            self._schema.verify(*pair)
-            for matches in workspace.emitter.limiter.passed(Matches(pair, Stage.MM)):
-                self._schema.materialise(matches)
-
-        return look_up, _quickest(report) / count
+        return look_up, _quickest(partial(self._report, pair, Stage.MM)) / count
 
 
 def _seconds(act: Callable[[], Any]) -> float:

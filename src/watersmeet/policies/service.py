@@ -27,6 +27,8 @@ _MOST_ROWS = 1e15
 # Groups whose master rows are fewer than this part of all are left out.
 _NEGLIGIBLE = 1e-9
 _MOST_OF_VALUE = 64
+# So many values of a sample must have come equally often to say how often such values come.
+_FEWEST_OF_A_COUNT = 10
 
 
 @dataclass(frozen=True)
@@ -104,18 +106,36 @@ class Popularity:
 
     @classmethod
     def observed(cls, counts: NDArray[np.int64], *, distinct: int, rows: float) -> Popularity:
-        """From a sample in which values came `counts` times. There are `distinct` values in the
-        master table, each with so many rows.
+        """From a sample in which values came `counts` times. `distinct` values may come, each with
+        so many master rows on average.
 
-        Values that came once stand for all that did not come, or came no more often: the rest of
-        the master table's values share their rows equally.
+        A value that came c times in a sample is less frequent than that: those that came by chance
+        are among them. If all of two million values are equally likely, one of ten rows of a sample
+        of 400,000 has a value that came twice, and none is worth a place in a cache. So it is taken
+        to come (c + 1) * N(c + 1) / N(c) times, where N(c) values came c times (Good, Biometrika
+        1953), as long as there are enough of them to say so. What is left is shared equally by the
+        values that did not come, and by those that came once if nothing better is known of them.
         """
-        often = np.sort(counts[counts > 1])[::-1].astype(np.float64)
-        total = max(float(counts.sum()), 1.0)
-        seldom = max(distinct - len(often), int((counts == 1).sum()), 1)
-        values = np.append(np.ones(len(often)), float(seldom))
-        shares = np.append(often / total, (total - float(often.sum())) / total / seldom)
-        return cls(values, shares, np.full(len(values), rows))
+        times, values = np.unique(counts[counts > 0], return_counts=True)
+        total = max(float((times * values).sum()), 1.0)
+        # How many values came once more than these did.
+        more = np.zeros(len(times))
+        following = np.flatnonzero(np.diff(times) == 1)
+        more[following] = values[following + 1]
+        known = more >= _FEWEST_OF_A_COUNT
+        expected = np.where(known, (times + 1) * more / np.maximum(values, 1), times)
+        kept = known | (times > 1)
+        others = int(values[~kept].sum())
+        values, shares = values[kept], np.minimum(expected, times)[kept] / total
+        rest = max(distinct - int(values.sum()), others)
+        left = max(1.0 - float((values * shares).sum()), 0.0)
+        if rest:
+            values, shares = np.append(values, rest), np.append(shares, left / rest)
+        elif left:
+            shares = shares / max(float((values * shares).sum()), 1e-300)
+        order = np.argsort(-shares, kind="stable")
+        groups = values[order].astype(np.float64)
+        return cls(groups, shares[order], np.full(len(groups), rows))
 
     @property
     def results(self) -> float:

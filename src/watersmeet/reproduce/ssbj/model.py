@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from watersmeet.local.plan_enrich import FILLED
+from watersmeet.local.service_model import room_for_rows
 from watersmeet.policies.service import (
     Balance,
     Demand,
@@ -16,7 +16,6 @@ from watersmeet.policies.service import (
 )
 from watersmeet.reproduce.ssbj.runs import Run
 from watersmeet.reproduce.ssbj.settings import MASTER_BYTES, SSBJ, STREAM_BYTES
-from watersmeet.store.shares import MemoryShares
 
 POINTER_BYTES = 4
 """Of a row in the paper's queue (Table 2)."""
@@ -36,7 +35,7 @@ def loop_seconds(run: Run) -> float:
 def predicted_rate(run: Run) -> float:
     """Rows a second on this machine, from the memory limit alone."""
     model = _model(run)
-    return model.in_memory(FILLED * MemoryShares.split(run.limit).store).rate
+    return model.in_memory(room_for_rows(run.limit)).rate
 
 
 def _model(run: Run) -> ServiceModel:
