@@ -37,6 +37,12 @@ class Limits(NamedTuple):
     column: str
     low: pa.Array
     high: pa.Array
+    """The very same array as `low`, if the pattern gives values and no ranges."""
+
+    def where(self, mask: NDArray[np.bool_]) -> Limits:
+        kept = pa.array(mask)
+        low = self.low.filter(kept)
+        return Limits(self.column, low, low if self.high is self.low else self.high.filter(kept))
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,9 +244,13 @@ class JoinSchema:
         stored[input] = stored[input].append(field)
         return replace(self, _stored=tuple(stored))
 
+    def accept(self, input: int, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A batch of an input in the types in which its rows are kept, without hidden columns."""
+        return self._intakes[input].accept(batch)
+
     def encode(self, input: int, batch: pa.RecordBatch) -> EncodedRows:
         """Codes for a batch; the rows that come back have the schema `stored(input)`."""
-        batch = self._intakes[input].accept(batch)
+        batch = self.accept(input, batch)
         codes: list[Codes] = []
         valid: Mask | None = None
         hidden: list[pa.Array] = []
