@@ -32,14 +32,17 @@ class SparkProcess(Watched):
         warm: bool = True,
         plain: bool = False,
         look_every_s: float | None = None,
+        heap: str | None = None,
     ) -> None:
-        """With `plain` the session is one that a user might start, with Spark's own settings."""
+        """With `plain` the session is one that a user might start, with Spark's own settings.
+        `heap` is that of the Java process, if the usual one is too small for a peer."""
         super().__init__(["-m", "benchmarks.spark_worker"], look_every_s=look_every_s)
         self._idle: dict[int, dict[str, int]] = {}
         self._peaks: dict[str, int] = defaultdict(int)
         self._opened = False
         self.workers = 0
         opening = {"scratch": str(scratch), "cores": CORES, "warm": warm, "plain": plain}
+        opening["heap"] = heap
         self.say(json.dumps(opening))
 
     def __exit__(self, *exc: object) -> None:

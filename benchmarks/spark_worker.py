@@ -34,7 +34,8 @@ def main() -> None:
         spark = _plain_session(opening["cores"])
     else:
         # Without workers started beforehand where none of ours will run.
-        spark = wm.session(cores=opening["cores"], warm=opening["warm"], **_SETTINGS)
+        heap = opening["heap"]
+        spark = wm.session(cores=opening["cores"], memory=heap, warm=opening["warm"], **_SETTINGS)
     _say({"ready": time.perf_counter() - began}, answers)
     for line in sys.stdin:
         order = json.loads(line)
