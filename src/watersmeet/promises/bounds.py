@@ -1,0 +1,251 @@
+"""Which state promises bound, and why; or what promise would bound it. In words, for `explain`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from watersmeet.model import JoinType, Side
+from watersmeet.promises.checking import check_promises, join_columns, pattern_of
+from watersmeet.promises.kinds import (
+    Clustered,
+    Ordered,
+    PromiseOfValues,
+    Punctuated,
+    Unique,
+    Watermark,
+)
+from watersmeet.promises.rules import Telling
+from watersmeet.promises.watched import KeyOrder, Watched
+from watersmeet.rows.on import name_of
+from watersmeet.rows.predicates import EqualKeys, ValuesInBand
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.words import listed
+
+
+class Use(NamedTuple):
+    """What a promise about one side does for the rows of the other that are kept."""
+
+    drops: bool
+    """Whether rows are dropped by it at all."""
+    bounds: bool
+    """Whether every row is dropped some time, also one whose partner never comes."""
+    words: str
+
+
+class Missing(NamedTuple):
+    """A side whose rows without a partner nobody can tell, because nothing bounds their wait."""
+
+    side: Side
+    cause: str
+    remedy: str
+
+
+def bounds_in_words(
+    schema: JoinSchema, promises: Sequence[PromiseOfValues]
+) -> list[tuple[str, str]]:
+    """For each side, what becomes of its rows: (subject, sentence).
+
+    >>> import pyarrow as pa, watersmeet as wm
+    >>> clicks = pa.schema({"id": pa.int64(), "at": pa.timestamp("us")})
+    >>> schema = JoinSchema.resolve(clicks, clicks, ["id", wm.within("at", "5 minutes")])
+    >>> for subject, sentence in bounds_in_words(schema, [wm.watermark("right", "at", "1 hour")]):
+    ...     print(f"{subject}: {sentence}")
+    left rows: bounded: by watermark(at, 1:00:00) of the right input: a left row goes when all right
+    values within its reach (at within 5 minutes) lie below what may still come
+    right rows: unbounded: nothing is promised about the left input; wm.watermark('left', 'at', ...)
+    or wm.punctuated('left', ...) would bound them
+    """
+    promises = check_promises(schema, promises)
+    watched = Watched.of(schema, promises)
+    lines: list[tuple[str, str]] = []
+    for side in Side:
+        lines.append((f"{name_of(side)} rows", _state(watched, side, promises)))
+    for promise in promises:
+        use = use_of(watched, promise)
+        if not use.drops:
+            lines.append((f"{name_of(promise.side)} {promise}", f"checked only: {use.words}"))
+    return lines
+
+
+def missing_bound(
+    schema: JoinSchema, how: JoinType | str, promises: Sequence[PromiseOfValues]
+) -> Missing | None:
+    """What a join of endless streams lacks that keeps rows of one side, or of both, whatever they
+    meet: a promise that bounds how long they wait. None if it lacks nothing."""
+    how = JoinType.parse(how)
+    promises = check_promises(schema, promises)
+    watched = Watched.of(schema, promises)
+    for side in Side:
+        if not _waits(how, side) or _bounding(watched, side, promises):
+            continue
+        other = name_of(side.other)
+        given = [promise for promise in promises if promise.side is side.other]
+        weak = f" {listed([str(each) for each in given])} does not say it." if given else ""
+        return Missing(
+            side,
+            f"how={str(how)!r} asks which {name_of(side)} rows never find a partner, and nothing "
+            f"says when no more {other} rows come for one.{weak}",
+            f"Promise it: {_remedies(watched.schema, side.other)}.",
+        )
+    return None
+
+
+def _waits(how: JoinType, side: Side) -> bool:
+    return how.keeps_unmatched(side) or (how is JoinType.SEMI and side is Side.LEFT)
+
+
+def _bounding(
+    watched: Watched, side: Side, promises: Sequence[PromiseOfValues]
+) -> list[PromiseOfValues]:
+    about = [promise for promise in promises if promise.side is side.other]
+    return [promise for promise in about if use_of(watched, promise).bounds]
+
+
+def _state(watched: Watched, side: Side, promises: Sequence[PromiseOfValues]) -> str:
+    other = name_of(side.other)
+    about = [(each, use_of(watched, each)) for each in promises if each.side is side.other]
+    useful = [(each, use) for each, use in about if use.drops]
+    if not useful:
+        why = "nothing that drops them is promised" if about else "nothing is promised"
+        return (
+            f"unbounded: {why} about the {other} input; {_remedies(watched.schema, side.other)} "
+            "would bound them"
+        )
+    reasons = "; ".join(f"by {each} of the {other} input: {use.words}" for each, use in useful)
+    if any(use.bounds for _, use in useful):
+        return f"bounded: {reasons}"
+    return (
+        f"bounded as far as partners come: {reasons}; one whose partner never comes stays, unless "
+        f"{_remedies(watched.schema, side.other)} is promised"
+    )
+
+
+def _remedies(schema: JoinSchema, side: Side) -> str:
+    """The promises about a side that would bound the rows of the other."""
+    name = name_of(side)
+    bands = [each for each in schema.predicates if isinstance(each, ValuesInBand)]
+    found: list[str] = []
+    if bands:
+        column = schema.inputs[side].field(bands[0].columns[side]).name
+        found.append(f"wm.watermark({name!r}, {column!r}, ...)")
+    elif schema.keys:
+        found.append(f"wm.ordered({name!r}, {schema.keys[0].of(side)!r})")
+    found.append(f"wm.punctuated({name!r}, ...)")
+    return " or ".join(found)
+
+
+# ---- one promise --------------------------------------------------------------------------------
+
+
+def use_of(watched: Watched, promise: PromiseOfValues) -> Use:
+    """What a promise does for the rows of the other side."""
+    schema, side = watched.schema, promise.side
+    keys = [key.of(side) for key in schema.keys]
+    match promise:
+        case Unique(_, columns):
+            names = keys if columns is None else list(columns)
+            if not Telling(watched, side, names).speaks:
+                return Use(False, False, _mute(watched, side, names))
+            return Use(
+                True,
+                False,
+                f"a {name_of(side.other)} row goes when it has met its one partner"
+                + _texts(watched, side, names),
+            )
+        case Clustered(_, column):
+            names = keys if column is None else [column]
+            if not Telling(watched, side, names).speaks:
+                return Use(False, False, _mute(watched, side, names))
+            return Use(
+                True,
+                False,
+                f"a {name_of(side.other)} row goes when the {name_of(side)} rows with its value "
+                f"have ended{_texts(watched, side, names)}",
+            )
+        case Ordered(_, column, ascending):
+            return _by_order(watched, side, column, ascending=ascending)
+        case Watermark(_, column):
+            return _by_order(watched, side, column, ascending=True)
+        case Punctuated():
+            return _by_markers(watched, promise)
+
+
+def _by_order(watched: Watched, side: Side, column: str, *, ascending: bool) -> Use:
+    row, beyond = f"a {name_of(side.other)} row", "below" if ascending else "above"
+    numbers = [number for number, _ in watched.about(side, column)]
+    for number in numbers:
+        predicate = watched.predicates[number]
+        if isinstance(predicate, KeyOrder):
+            return Use(True, True, f"{row} goes when its key lies {beyond} what may still come")
+        assert isinstance(predicate, ValuesInBand)
+        # Rows of the other side reach up (or down) to a value only if the band ends there.
+        upwards = ascending == (side is Side.RIGHT)
+        if (predicate.codec.low if upwards else predicate.codec.high) is not None:
+            return Use(
+                True,
+                True,
+                f"{row} goes when all {name_of(side)} values within its reach "
+                f"({predicate.words}) lie {beyond} what may still come",
+            )
+    if numbers:
+        return Use(
+            False,
+            False,
+            f"the band has no end there: {row} may meet values however far they have gone",
+        )
+    return Use(False, False, _mute(watched, side, [column]))
+
+
+def _by_markers(watched: Watched, promise: Punctuated) -> Use:
+    schema, side = watched.schema, promise.side
+    names = [name for name, _ in pattern_of(schema, promise)]
+    row = f"a {name_of(side.other)} row goes when a marker row says that"
+    alone = [name for name in names if watched.about(side, name)]
+    keys = [key.of(side) for key in schema.keys]
+    whole = len(keys) > 1 and watched.whole_key is not None and set(keys) <= set(names)
+    if alone:
+        texts = _texts(watched, side, alone)
+        return Use(
+            True,
+            # Only ranges are about long texts, and nobody knows whether markers have ranges.
+            not texts,
+            f"{row} no more {name_of(side)} rows come with its {' or its '.join(alone)}"
+            + (" or its whole key" if whole else "")
+            + (", and says nothing about other columns" if len(names) > 1 else "")
+            + texts,
+        )
+    if whole or (keys and set(names) >= set(keys) and watched.whole_key is not None):
+        return Use(True, True, f"{row} no more {name_of(side)} rows come with its key")
+    known = [name for name in names if name in join_columns(schema, side)]
+    if not known:
+        words = f"markers speak of {listed(names)}, and the join is not on "
+        return Use(False, False, words + ("it" if len(names) == 1 else "them"))
+    return Use(False, False, _mute(watched, side, known))
+
+
+def _mute(watched: Watched, side: Side, names: Sequence[str]) -> str:
+    """Why nothing is known about codes of these columns."""
+    schema = watched.schema
+    if len(names) > 1 and watched.whole_key is not None:
+        return f"{listed(list(names))} together are neither the whole key nor one column of it"
+    kinds = [str(schema.inputs[side].field(name).type) for name in names]
+    equal = any(isinstance(each, EqualKeys) for each in schema.predicates)
+    if len(names) == 1 and not equal:
+        return f"intervals that overlap are not dropped by one of their ends, {names[0]}"
+    return (
+        f"several values of {listed(list(names))} ({', '.join(kinds)}) may have the same code, so "
+        "rows of others would be dropped too"
+    )
+
+
+def _texts(watched: Watched, side: Side, names: Sequence[str]) -> str:
+    """What is to be said where not every value has a code of its own."""
+    if len(names) != 1:
+        return ""
+    axes = [axis for _, axis in watched.about(side, names[0])]
+    if axes and all(axis.is_text for axis in axes):
+        return " (texts of up to seven bytes; longer ones only by ranges)"
+    if axes and all(axis.rounds for axis in axes):
+        return " (by ranges only: its values are compared as doubles, which round them)"
+    return ""
