@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,7 @@ from watersmeet.rows.promises import Promise
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.index import Codes
 from watersmeet.store.spill import IoKind, SpillArea
-from watersmeet.testing.family import PublishedJoin
+from watersmeet.testing.family import PublishedJoin, watched_values
 from watersmeet.testing.schedule import (
     Case,
     End,
@@ -56,10 +57,24 @@ FEW_ROWS = Tuning(
 )
 
 
+@dataclass(frozen=True)
+class Advance:
+    """A promise about the values of a watched predicate: no more rows of an input come whose value
+    is below this one."""
+
+    side: Side
+    value: int
+
+
+# Below all values of the schedules.
+_LEAST = -60
+
+
 class Model(Player):
     """Plays a case and looks, after all has been settled and tidied, whether what may go has gone.
 
-    It expects a join that reads its runs at every `tidy` (`purge_share=0`).
+    It expects a join that reads its runs at every `tidy` (`purge_share=0`). Rows of the other side
+    of those that have one partner at most have keys that come once.
     """
 
     def __init__(self, maker: PublishedJoin, case: Case, directory: Path) -> None:
@@ -67,14 +82,38 @@ class Model(Player):
         self._settled = False
         self.looked = 0
         self.went = 0
+        self._one_partner = maker.one_partner
+        self._watched = watched_values(self._schema) if maker.watches_values else None
+        self._came: list[set[int | None]] = [set(), set()]
 
-    def _do(self, step: Step) -> None:
-        super()._do(step)
+    def _do(self, step: Step | Advance) -> None:  # type: ignore[override]
+        if isinstance(step, Advance):
+            self._advance(step)
+        else:
+            super()._do(self._unique(step))
         self._check_memory_before_the_stamp()
         if isinstance(step, Tidy) and self._settled and not self._ended:
             self._check_all_has_gone()
         self._settled = isinstance(step, Settle) and step.polls >= 1000
         self.went = self.operator.metrics.rows_purged
+
+    def _advance(self, step: Advance) -> None:
+        predicates = self._watched or self._schema.predicates
+        if len(predicates) == 1:
+            return
+        self._promised[step.side].update(range(_LEAST, step.value))
+        encode = predicates[1].encoder(step.side)
+        # No value is null in a batch of one row.
+        code = int(encode(self._case.batch(step.side, (step.value,), 0)).codes[0])
+        promise = Promise.between(1, 0, code - 1)
+        self._drain(self.operator.punctuate(step.side, promise))
+
+    def _unique(self, step: Step) -> Step:
+        if not isinstance(step, Push) or Side(step.side).other not in self._one_partner:
+            return step
+        keys = dict.fromkeys(key for key in step.keys if key not in self._came[step.side])
+        self._came[step.side].update(keys)
+        return Push(step.side, tuple(keys))
 
     @property
     def _join(self) -> ProgressiveJoin:
@@ -84,45 +123,82 @@ class Model(Player):
     def _check_memory_before_the_stamp(self) -> None:
         """What a restored join goes by: see operators/progressive/purging.py."""
         workspace = self._join.workspace
+        if any(workspace.watching.unswept):
+            return
         for side, table in zip(Side, workspace.memory.tables, strict=True):
-            codes = table.codes(np.arange(len(table)))
+            every = np.arange(len(table))
+            codes = table.codes(every)
             early = table.stamps < workspace.purged[side][workspace.memory.partition_of(codes)]
-            assert not np.isin(codes[early], self._codes(side, self._promised[side.other])).any()
+            values = table.batch(every[early]).column(self._column).to_pylist()
+            assert not any(self._may_go(side, value) for value in values)
 
     def _check_all_has_gone(self) -> None:
         self.looked += 1
         for side in Side:
-            may_go = self._codes(side, self._promised[side.other])
-            for codes in self._codes_there(side):
-                assert not np.isin(codes, may_go).any(), "settled and tidied, and still there"
+            for batch in self._rows_there(side):
+                values = batch.column(self._column).to_pylist()
+                there = [value for value in values if self._may_go(side, value)]
+                assert not there, "settled and tidied, and still there"
+                if side in self._one_partner:
+                    others = set(self._rows_of(side.other))
+                    rows = zip(*self._keys(batch), strict=True)
+                    assert not any(self._partners(side, row, others) for row in rows)
         assert self._stages[Stage.UNMATCHED] == sum(map(self._reported_by_now, Side))
 
-    def _codes_there(self, side: Side) -> Iterator[Codes]:
+    def _rows_there(self, side: Side) -> Iterator[pa.RecordBatch]:
         workspace = self._join.workspace
         table = workspace.memory.tables[side]
-        yield table.codes(np.arange(len(table)))
+        yield table.batch(np.arange(len(table)))
         for disk in workspace.disk.partitions:
             for run in disk.runs[side]:
                 read = run.open(IoKind.SCAN)
-                yield from (read(number).codes for number in range(run.block_count))
+                yield from (read(number).rows for number in range(run.block_count))
 
-    def _codes(self, side: Side, keys: set[int | None]) -> Codes:
-        batch = self._case.batch(side, tuple(keys), 0)
-        return self._schema.encode(side, batch).codes
+    # ---- what the model knows -------------------------------------------------------------------
+
+    @property
+    def _has_band(self) -> bool:
+        return self._case.predicates == "equal and band"
+
+    @property
+    def _column(self) -> str:
+        """What promises are about."""
+        return "t" if self._has_band else "k"
+
+    def _may_go(self, side: Side, value: int) -> bool:
+        """Whether no partner of a row with this value will come."""
+        near = range(value - 3, value + 4) if self._has_band else [value]
+        return self._promised[side.other].issuperset(near)
+
+    def _keys(self, batch: pa.RecordBatch) -> list[list[int | None]]:
+        names = ["k", "t"] if self._has_band else ["k"]
+        return [batch.column(name).to_pylist() for name in names]
+
+    def _rows_of(self, side: Side) -> list[tuple[int | None, ...]]:
+        return [row for batch in self._inputs[side] for row in zip(*self._keys(batch), strict=True)]
+
+    def _partners(
+        self, side: Side, row: tuple[int | None, ...], others: set[tuple[int | None, ...]]
+    ) -> bool:
+        if self._has_band and None not in row:
+            key, value = row
+            assert value is not None
+            return any((key, near) in others for near in range(value - 3, value + 4))
+        return None not in row and row in others
 
     def _reported_by_now(self, side: Side) -> int:
         """Rows without a partner of which that is certain."""
         if not self._case.how.keeps_unmatched(side):
             return 0
-        mine, others = (
-            Counter(key for batch in self._inputs[each] for key in batch.column("k").to_pylist())
-            for each in (side, side.other)
+        others = set(self._rows_of(side.other))
+        return sum(
+            None in row or (self._may_go(side, row[-1]) and not self._partners(side, row, others))
+            for row in self._rows_of(side)
         )
-        alone = self._promised[side.other] - others.keys() | {None}
-        return sum(mine[key] for key in alone)
 
 
 KEYS = st.integers(0, 9)
+WATCHED = ["keys", "values of keys", "band"]
 
 
 @st.composite
@@ -132,9 +208,10 @@ def schedules(draw: st.DrawFn) -> tuple[Step, ...]:
     most = draw(st.sampled_from([2, 6]))
     rows = st.lists(st.none() | KEYS, min_size=1, max_size=most).map(tuple)
     side = st.sampled_from(Side)
-    each: dict[str, st.SearchStrategy[tuple[Step, ...]]] = {
+    each: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
         "push": st.tuples(st.builds(Push, side, rows)),
         "punctuate": st.tuples(st.builds(Punctuate, side, st.lists(KEYS, max_size=3).map(tuple))),
+        "advance": st.tuples(st.builds(Advance, side, st.integers(-2, 14))),
         "stall": st.tuples(st.builds(Stall, st.integers(0, 12))),
         "settle": st.tuples(st.builds(Settle, st.sampled_from([1, 4, 10_000]))),
         "settle and tidy": st.just((Settle(10_000), Tidy())),
@@ -142,7 +219,8 @@ def schedules(draw: st.DrawFn) -> tuple[Step, ...]:
         "save": st.tuples(st.builds(Save, restores=st.booleans())),
         "resize": st.tuples(st.builds(Resize, st.sampled_from([0, 2500, 2**13, 2**26]))),
     }
-    kinds = ["push"] * 8 + ["punctuate"] * 4 + ["settle and tidy"] * 2 + ["save"] * 2 + list(each)
+    kinds = ["push"] * 8 + ["punctuate"] * 2 + ["advance"] * 2
+    kinds += ["settle and tidy"] * 2 + ["save"] * 2 + list(each)
     for _ in range(draw(st.integers(1, 22))):
         steps += draw(each[kinds[draw(st.integers(0, len(kinds) - 1))]])
     return (*steps, Settle(10_000), Tidy(), End(Side.LEFT), End(Side.RIGHT))
@@ -160,11 +238,28 @@ def check_promises(name: str, how: JoinType, directory: Path, *, search: setting
         steps=schedules(),
         maker=published_joins(name),
         memory=st.sampled_from([2**26, 2**13, 2500, 0]),
+        watched=st.sampled_from(WATCHED),
+        one_partner=st.sampled_from([(), (), (Side.LEFT,), (Side.RIGHT,), (Side.LEFT, Side.RIGHT)]),
     )
-    def what_may_go_has_gone(steps: tuple[Step, ...], maker: PublishedJoin, memory: int) -> None:
+    def what_may_go_has_gone(
+        steps: tuple[Step, ...],
+        maker: PublishedJoin,
+        memory: int,
+        watched: str,
+        one_partner: tuple[Side, ...],
+    ) -> None:
         tuning = replace(maker.tuning, purge_share=0.0)
-        maker = replace(maker, tuning=tuning, tuning_after_restore=None)
-        assert play_model(maker, Case(steps, how, memory), directory).looked
+        maker = replace(
+            maker,
+            tuning=tuning,
+            tuning_after_restore=None,
+            watches_values=watched == "values of keys",
+            # The rows of a case with a band have few keys, which do not come once.
+            one_partner=() if watched == "band" else one_partner,
+        )
+        predicates = "equal and band" if watched == "band" else "equal"
+        case = Case(steps, how, memory, predicates=predicates)
+        assert play_model(maker, case, directory).looked
 
     what_may_go_has_gone()
 

@@ -121,7 +121,7 @@ def passing_by(turns: int, directory: Path, *, settles: bool) -> list[dict[str, 
                 "spilled files": len(list(spill.path.iterdir())),
                 "rows": sum(map(len, join.workspace.memory.tables))
                 + int(join.workspace.expected.on_disk.sum()),
-                "promises": sum(len(join.workspace.promises.of(side, 0)) for side in Side),
+                "promises": sum(len(join.workspace.watching.promises.of(side, 0)) for side in Side),
                 "marks": join.workspace.emitter.marks.nbytes,
             }
         )

@@ -16,7 +16,7 @@ import numpy as np
 
 from watersmeet.operators.saved import Runs
 from watersmeet.operators.workspace import Workspace
-from watersmeet.store.runs import Piece, RunWriter, SpilledRun, arrived
+from watersmeet.store.runs import Piece, RunWriter, SpilledRun, arrived, spans_of
 from watersmeet.store.spill import IoKind
 
 _RUNS_OF_A_GENERATION = 8
@@ -93,6 +93,7 @@ def _merge(
                 writer.append(piece)
             departed = (min(run.departed[0] for run in some), max(run.departed[1] for run in some))
             together.append(writer.cut(departed, arrived=arrived(some), generation=generation + 1))
+            together[-1].spans = spans_of(some)
         gone += runs[len(runs) - count :]
         runs[len(runs) - count :] = together
         changed.add(p)

@@ -49,6 +49,13 @@ class ResultEmitter:
             schema.how.keeps_unmatched(side) or (schema.how is JoinType.SEMI and side is Side.LEFT)
             for side in Side
         )
+        self.one_partner: tuple[Side, ...] = ()
+        """Sides whose rows have one partner at most."""
+
+    def expect_one_partner(self, sides: Sequence[Side]) -> None:
+        """Rows of these sides have at most one partner, since keys of the other side are unique."""
+        self.one_partner = tuple(sides)
+        self.marked = tuple(self.marked[side] or side in sides for side in Side)
 
     def pairs(
         self, sources: tuple[RowSource, RowSource], index: tuple[Index, Index],
@@ -67,6 +74,8 @@ class ResultEmitter:
             return
         how = self._schema.how
         if how is JoinType.SEMI:
+            if self.marked[Side.RIGHT]:
+                self.marks.mark(stamps[1][right.index])
             fresh = self.marks.mark_new(stamps[0][left.index])
             if fresh.any():
                 first = Rows(left.source, left.index[fresh])
@@ -104,8 +113,10 @@ class ResultEmitter:
             yield from self.alone(side, source, index[self.marks.unmarked(stamps[index])])
 
     def decides(self, side: Side) -> bool:
-        """Whether the first partner of a row decides whether it is a result, so that the row need
-        not be kept: so it is with the left rows of semi and anti joins."""
+        """Whether a row need not be kept when it has found its first partner: so it is with the
+        left rows of semi and anti joins, and with rows that have one partner at most."""
+        if side in self.one_partner:
+            return True
         return side is Side.LEFT and not self._schema.how.emits_pairs
 
     def undecided(self, side: Side, stamps: Stamps) -> NDArray[np.bool_] | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from watersmeet.errors import InvalidArgument
+from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
 from watersmeet.operators.progressive.algorithm import PROGRESSIVE
 from watersmeet.operators.progressive.join import ProgressiveJoin
@@ -23,7 +24,7 @@ from watersmeet.operators.semistream.patience import Patience
 from watersmeet.operators.tree.algorithm import TREE
 from watersmeet.operators.tree.join import TreeJoin, check_tree
 from watersmeet.operators.tuning import Tuning
-from watersmeet.rows.predicates import EqualKeys, IntervalsOverlap
+from watersmeet.rows.predicates import EqualKeys, IntervalsOverlap, Predicate
 from watersmeet.rows.schema import MOST_INPUTS, JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.master.table import Master
@@ -65,18 +66,29 @@ class Mechanism:
     algorithms: Mapping[str, Published]
     most_inputs: int = 2
     takes_bands: bool = False
+    takes_bands_beside_keys: bool = False
+    """Whether it takes bands and intervals if some keys must be equal, too."""
     takes_pairs: bool = True
     """Whether it is for joins of two inputs, of every type. Otherwise it is for inner joins of
     many."""
     for_users: bool = True
     """Whether its algorithms are listed in messages and documentation."""
     purges: bool = False
+    watches: bool = False
+    """Whether promises may speak of other predicates than the join's."""
     check: Callable[..., None] | None = None
     """Refuses a schema and an algorithm that the rest of this row allows."""
 
 
 MECHANISMS = (
-    Mechanism("progressive", ProgressiveJoin, PROGRESSIVE, purges=True),
+    Mechanism(
+        "progressive",
+        ProgressiveJoin,
+        PROGRESSIVE,
+        takes_bands_beside_keys=True,
+        purges=True,
+        watches=True,
+    ),
     Mechanism("rectangle", RectangleJoin, RECTANGLE),
     Mechanism("regions", RegionJoin, REGIONS, takes_bands=True),
     Mechanism(
@@ -140,11 +152,20 @@ def make_operator(
     spill: SpillArea,
     clock: Callable[[], float] = time.monotonic,
     tuning: Tuning | None = None,
+    watched: Sequence[Predicate] | None = None,
+    one_partner: Sequence[Side] = (),
 ) -> JoinOperator:
-    """A new operator for the named algorithm."""
+    """A new operator for the named algorithm.
+
+    `watched` are the predicates that promises may speak of, if they are not those of the schema;
+    the first is the schema's first. Rows of the sides `one_partner` have one partner at most.
+    Mechanisms that ignore promises ignore both.
+    """
     check_predicates(name, schema)
-    return find_mechanism(name).operator(
-        schema, find_algorithm(name), memory=memory, spill=spill, clock=clock, tuning=tuning
+    mechanism = find_mechanism(name)
+    more = {"watched": watched, "one_partner": one_partner} if mechanism.watches else {}
+    return mechanism.operator(
+        schema, find_algorithm(name), memory=memory, spill=spill, clock=clock, tuning=tuning, **more
     )
 
 
@@ -158,9 +179,20 @@ def restore_operator(
     spill: SpillArea,
     clock: Callable[[], float] = time.monotonic,
     tuning: Tuning | None = None,
+    watched: Sequence[Predicate] | None = None,
+    one_partner: Sequence[Side] = (),
 ) -> JoinOperator:
     """An operator for the named algorithm, restored from a state that was saved in an area."""
-    join = make_operator(name, schema, memory=memory, spill=spill, clock=clock, tuning=tuning)
+    join = make_operator(
+        name,
+        schema,
+        memory=memory,
+        spill=spill,
+        clock=clock,
+        tuning=tuning,
+        watched=watched,
+        one_partner=one_partner,
+    )
     try:
         join.load(area, manifest)
     except BaseException:
@@ -270,5 +302,8 @@ def _has_intervals(schema: JoinSchema) -> bool:
 
 
 def _takes(mechanism: Mechanism, schema: JoinSchema) -> bool:
-    bands = any(not isinstance(each, EqualKeys) for each in schema.predicates)
-    return len(schema.inputs) <= mechanism.most_inputs and (mechanism.takes_bands or not bands)
+    if len(schema.inputs) > mechanism.most_inputs:
+        return False
+    equal = [isinstance(each, EqualKeys) for each in schema.predicates]
+    beside_keys = mechanism.takes_bands_beside_keys and any(equal)
+    return mechanism.takes_bands or beside_keys or all(equal)

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from watersmeet.model import Side
 from watersmeet.operators.memory import PartitionedMemory
 from watersmeet.rows.leaves import Mask
-from watersmeet.store.index import Codes
 from watersmeet.store.runs import Piece
 
 Bits = NDArray[np.uint8]
@@ -60,7 +59,7 @@ class Departures(Protocol):
         been spilled; 0 if there are no such rows."""
         ...
 
-    def was_dropped(self, side: Side, codes: Codes, stamps: NDArray[np.int64]) -> Mask | None:
+    def was_dropped(self, side: Side, piece: Piece) -> Mask | None:
         """Which of these rows, read from a segment, have been dropped from memory or may be,
         although older rows of their partition are still there; None if there are none."""
         ...
@@ -97,7 +96,7 @@ class OldestFirst:
         partitions = self._workspace.memory.partition_of(piece.codes)
         here: Mask = piece.ats >= self._oldest[input][partitions]
         here |= piece.ats < self._pinned[input]
-        gone = self._workspace.was_dropped(Side(input), piece.codes, piece.ats)
+        gone = self._workspace.was_dropped(Side(input), piece)
         return here if gone is None else here & ~gone
 
 

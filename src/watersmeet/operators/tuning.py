@@ -24,6 +24,8 @@ class Tuning:
     limit of memory is this number of rows of both sides, as in the papers, instead of bytes.
     distinct: |A_join| if known, estimated if None. purge_share: rows on disk are read to drop those
     that may go when this many rows have come since the last time, as a fraction of those on disk.
+    purge_after: rows in memory are looked through for those that may go after so many promises
+    (1 is immediate purging, more is batch purging).
 
     For rectangle joins: expected_rows: |A| and |B|, if known. invocation: when PR-Join joins a
     partition (policies/invoke.py). remaps: whether PR-Join makes its partitions even when memory
@@ -49,6 +51,7 @@ class Tuning:
     memory_rows: int | None = None
     distinct: int | None = None
     purge_share: float = 0.5
+    purge_after: int = 1
     expected_rows: tuple[int, int] | None = None
     invocation: Invocation = field(default_factory=Invocation)
     remaps: bool = True

@@ -66,6 +66,16 @@ class Promises:
     def __bool__(self) -> bool:
         return bool(self._ranges)
 
+    def copy(self) -> Promises:
+        """What was promised so far, which does not change any more."""
+        same = Promises()
+        same._ranges = dict(self._ranges)
+        return same
+
+    def about(self, input: int) -> list[int]:
+        """The predicates of which something was promised about an input."""
+        return [predicate for mine, predicate in self._ranges if mine == input]
+
     def accept(self, input: int, promise: Promise) -> None:
         """Remember a promise; ranges that touch are merged."""
         key, new = (input, promise.predicate), promise.ranges

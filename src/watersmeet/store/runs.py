@@ -21,6 +21,11 @@ from watersmeet.store.table import Table
 
 Stamps = NDArray[np.int64]
 
+Span = tuple[int, int]
+Spans = tuple[Span, ...]
+"""For each watched predicate but the first, the smallest and the largest code of some rows; none if
+they are not known (operators/progressive/watching.py)."""
+
 STILL_HERE = np.iinfo(np.int64).max
 """The departure stamp (DTS) of a row that has not left memory."""
 
@@ -116,6 +121,7 @@ class SpilledRun:
     generation: int = 0
     place: int = 0
     """Its number among the runs of its file, once the file has been saved."""
+    spans: Spans = ()
 
     @property
     def nbytes(self) -> int:
@@ -162,6 +168,7 @@ class SpilledRun:
             "latest": self.latest,
             "generation": self.generation,
             "blocks": blocks,
+            **({"spans": self.spans} if self.spans else {}),
         }
 
     @classmethod
@@ -179,6 +186,7 @@ class SpilledRun:
             earliest=described["earliest"],
             latest=described["latest"],
             generation=described["generation"],
+            spans=tuple((first, last) for first, last in described.get("spans", ())),
         )
 
 
@@ -288,6 +296,21 @@ def write_run(
 def arrived(runs: Sequence[Run]) -> tuple[int, int]:
     """The first and the last ATS among the rows of all these runs."""
     return min(run.earliest for run in runs), max(run.latest for run in runs)
+
+
+def spans_of(runs: Sequence[Run]) -> Spans:
+    """The spans of the rows of all these runs."""
+    return united_spans([getattr(run, "spans", ()) for run in runs])
+
+
+def united_spans(spans: Sequence[Spans]) -> Spans:
+    """The spans of several lots of rows; none if those of some are not known."""
+    if not all(spans):
+        return ()
+    return tuple(
+        (min(first for first, _ in each), max(last for _, last in each))
+        for each in zip(*spans, strict=True)
+    )
 
 
 @lru_cache

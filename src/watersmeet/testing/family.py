@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
 from watersmeet.operators.family import find_algorithm, make_operator, restore_operator
 from watersmeet.operators.tuning import Tuning
 from watersmeet.operators.workspace import Workspace
+from watersmeet.rows.bands import Band
+from watersmeet.rows.predicates import Predicate, ValuesInBand
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.testing.schedule import Resources
 
@@ -28,6 +31,9 @@ class PublishedJoin:
     tuning: Tuning = field(default_factory=Tuning)
     block_bytes: int | None = None
     tuning_after_restore: Tuning | None = None
+    watches_values: bool = False
+    """Whether promises may speak of the values of key columns, as predicates after the first."""
+    one_partner: tuple[Side, ...] = ()
 
     @property
     def chunk_rows(self) -> int:
@@ -50,6 +56,8 @@ class PublishedJoin:
             spill=resources.spill,
             clock=resources.clock,
             tuning=self._tuning,
+            watched=self._watched(schema),
+            one_partner=self.one_partner,
         )
         self._with_small_blocks(join)
         return join
@@ -74,12 +82,28 @@ class PublishedJoin:
             spill=resources.spill,
             clock=resources.clock,
             tuning=tuning,
+            watched=self._watched(schema),
+            one_partner=self.one_partner,
         )
         self._with_small_blocks(join)
         return join
+
+    def _watched(self, schema: JoinSchema) -> tuple[Predicate, ...] | None:
+        return watched_values(schema) if self.watches_values else None
 
     def _with_small_blocks(self, join: JoinOperator) -> None:
         if self.block_bytes is not None:
             workspace = getattr(join, "workspace", None)
             if isinstance(workspace, Workspace):  # others have no blocks
                 workspace.block_bytes = self.block_bytes
+
+
+def watched_values(schema: JoinSchema) -> tuple[Predicate, ...]:
+    """The first predicate of a join, and a band of width 0 over each pair of its key columns."""
+    bands = []
+    for key in schema.keys:
+        fields = schema.left.field(key.left), schema.right.field(key.right)
+        columns = schema.left.names.index(key.left), schema.right.names.index(key.right)
+        band = Band(key.left, key.right, low=0, high=0)
+        bands.append(ValuesInBand((0, 1), columns, band.resolve(*fields), str(band)))
+    return (schema.predicates[0], *bands)

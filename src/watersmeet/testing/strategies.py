@@ -122,6 +122,7 @@ def tunings() -> st.SearchStrategy[Tuning]:
         memory_rows=st.sampled_from([4, 1, 2, 8, 20, None]),
         distinct=st.sampled_from([None, 1, 10]),
         purge_share=st.sampled_from([0.5, 0.0]),
+        purge_after=st.sampled_from([1, 1, 3, 100]),
         expected_rows=st.sampled_from([None, (0, 0), (20, 40)]),
         invocation=st.builds(
             Invocation, gamma=st.sampled_from([1.0, 0.1, 3.0]), stops=st.booleans()

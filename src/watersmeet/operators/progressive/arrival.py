@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.errors import MemoryTooSmall
@@ -16,8 +17,9 @@ from watersmeet.operators.metrics import FlushRecord
 from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
 from watersmeet.operators.stage import Stage
 from watersmeet.policies.flush import Held
-from watersmeet.rows.address import Matches, RowSource
+from watersmeet.rows.address import Matches, Rows, RowSource
 from watersmeet.rows.batch import BatchRows
+from watersmeet.rows.edges import TakenRows
 from watersmeet.rows.values import rows_where
 from watersmeet.store.index import Codes
 from watersmeet.store.runs import RunWriter, by_code, write_run
@@ -33,13 +35,20 @@ class ArrivalStage:
     nobody joins them again.
     """
 
-    def __init__(self, workspace: ProgressiveWorkspace) -> None:
+    def __init__(
+        self, workspace: ProgressiveWorkspace, sweep: Callable[[], Iterator[Matches]]
+    ) -> None:
+        """`sweep` drops rows in memory that may go."""
         self._workspace = workspace
+        self._sweep = sweep
         self._memory = workspace.memory
         self._joins_on_arrival = workspace.algorithm.joins_on_arrival
 
     def arrive(self, side: Side, codes: Codes, piece: NewRows, now: float) -> Iterator[Matches]:
         workspace, rows = self._workspace, piece.rows
+        # Before these rows are stamped: a sweep takes it that all rows with a stamp are stored.
+        if workspace.may_sweep and self._memory.overflow(piece):
+            yield from self._sweep()
         counts = self._count(codes)
         workspace.rates.arrived(side, counts, now)
         workspace.distinct.update(codes)
@@ -58,7 +67,7 @@ class ArrivalStage:
         if self._joins_on_arrival:
             source = BatchRows(rows)
             yield from self._meet(side, codes, source, stamps)
-            keep = self._undecided(side, codes, stamps)
+            keep = self._undecided(side, codes, rows, stamps)
             if keep is not None:
                 gone = np.flatnonzero(~keep)
                 yield from workspace.emitter.unmatched(side, source, gone, stamps)
@@ -84,16 +93,21 @@ class ArrivalStage:
             index = in_order(side, asked, found)
             yield from self._workspace.emitter.pairs(sources, index, at, Stage.MM)
 
-    def _undecided(self, side: Side, codes: Codes, stamps: Stamps) -> NDArray[np.bool_] | None:
+    def _undecided(
+        self, side: Side, codes: Codes, rows: pa.RecordBatch, stamps: Stamps
+    ) -> NDArray[np.bool_] | None:
         """Which arrivals may still matter after they met memory; None for all of them."""
         workspace = self._workspace
         keep = workspace.emitter.undecided(side, stamps)
-        has_ended = workspace.rates.ended[side.other]
-        if has_ended or workspace.is_promised(side.other):
+        has_ended, watching = workspace.rates.ended[side.other], workspace.watching
+        is_promised = watching.is_promised(side.other)
+        if has_ended or is_promised:
             partitions = self._memory.partition_of(codes)
             waits = workspace.expected.on_disk[side.other][partitions] > 0
             if not has_ended:
-                waits |= ~workspace.without_partners(side, codes)
+                alone = watching.without_partners(side, codes, rows)
+                watching.heard += bool((alone & waits).any())
+                waits |= ~alone
             keep = waits if keep is None else keep & waits
         return keep
 
@@ -175,6 +189,8 @@ class ArrivalStage:
             if not len(index):
                 continue
             run = write_run(writer, table, by_code(table, index), departed=stamp)
+            columns = TakenRows(Rows(table, index.astype(np.int64)))
+            run.spans = workspace.watching.spans(side, columns)
             workspace.disk.add(side, p, run)
             workspace.expected.flushed(side, p, table.stamps[index], stamp)
             reason = reasons[side, p]

@@ -7,10 +7,11 @@ clean-up   after both inputs have ended: whatever has not met (RPJ, Figure 3)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from watersmeet.model import Side
@@ -30,6 +31,7 @@ from watersmeet.operators.saved import Manifest, SavedRows, StateArea
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches
 from watersmeet.rows.batch import BatchRows
+from watersmeet.rows.predicates import Predicate
 from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
@@ -57,13 +59,21 @@ class ProgressiveJoin:
         spill: SpillArea,
         clock: Callable[[], float],
         tuning: Tuning | None = None,
+        watched: Sequence[Predicate] | None = None,
+        one_partner: Sequence[Side] = (),
     ) -> None:
         self.workspace = ProgressiveWorkspace(
-            schema, algorithm, account=memory, spill=spill, tuning=tuning or Tuning()
+            schema,
+            algorithm,
+            account=memory,
+            spill=spill,
+            tuning=tuning or Tuning(),
+            watched=watched,
+            one_partner=one_partner,
         )
-        self.arrivals = ArrivalStage(self.workspace)
-        self.reactive = ReactiveStage(self.workspace)
         self.purging = Purging(self.workspace)
+        self.arrivals = ArrivalStage(self.workspace, self.purging.sweep)
+        self.reactive = ReactiveStage(self.workspace)
         self.metrics: Metrics = self.workspace.metrics
         self.metrics.statistics = self.statistics
         self._clock = clock
@@ -79,8 +89,9 @@ class ProgressiveJoin:
         if (nulls := workspace.arrived(side, encoded)) is not None:
             yield from workspace.emitter.alone(side, BatchRows(encoded.rows), nulls)
             encoded = encoded.with_keys()
-        if workspace.is_promised(side):
-            workspace.count_broken_promises(side, encoded.codes)
+        if workspace.watching.is_promised(side):
+            broken = workspace.watching.broken_by(side, encoded.codes, encoded.rows)
+            workspace.metrics.broken_promises += int(np.count_nonzero(broken))
         for piece in workspace.memory.pieces(side, encoded.rows):
             yield from self.arrivals.arrive(side, encoded.codes[piece.place], piece, self._clock())
 
@@ -88,7 +99,12 @@ class ProgressiveJoin:
         return self.purging.accept(Side(input), promise)
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
-        return self.reactive.react(pause)
+        workspace, asked = self.workspace, _Asked(pause)
+        if any(workspace.watching.unswept):
+            yield from self.purging.sweep()
+        yield from self.reactive.react(asked)
+        if not asked.said_stop and self.purging.is_behind and workspace.algorithm.joins_on_arrival:
+            yield from self._purge_disk(asked)
 
     def settle(self, pause: Callable[[], bool] = lambda: False) -> Iterator[Matches]:
         """Join all that is there and has not met, while more may come; until `pause()`."""
@@ -125,18 +141,25 @@ class ProgressiveJoin:
 
     def _purge(self) -> Iterator[Matches]:
         """Let go of rows that owe nothing. What is on disk is read for that when many rows have
-        come since, and settled first."""
-        workspace, is_due = self.workspace, self.purging.is_due
-        if is_due and workspace.promises:
+        come since, or none at all."""
+        is_quiet = self.purging.is_quiet()
+        is_due = is_quiet or self.purging.is_due
+        if is_due:
+            yield from self._purge_disk()
+        yield from self.purging.sweep()
+        if is_due or not self.workspace.expected.on_disk.any():
+            self.purging.find_spent()
+
+    def _purge_disk(self, pause: _Asked | None = None) -> Iterator[Matches]:
+        """Settle what is owed, so that rows can go, and let go of rows on disk; until `pause`."""
+        workspace = self.workspace
+        if workspace.watching.promises:
             if not workspace.algorithm.joins_on_arrival:
                 yield from self._flush_all("what may go is found on disk")
-            yield from self.settle()
-        if is_due:
+            yield from self.settle(pause or (lambda: False))
+        if pause is None or not pause.said_stop:
             yield from self.reactive.complete(None)
-            yield from self.purging.purge_runs()
-        yield from self.purging.sweep()
-        if is_due or not workspace.expected.on_disk.any():
-            self.purging.find_spent()
+            yield from self.purging.purge_runs(pause)
 
     def _merge_runs(self, busy: int | None) -> None:
         workspace = self.workspace
@@ -164,11 +187,19 @@ class ProgressiveJoin:
         next one finds no room."""
         if self.workspace.algorithm.flush is None:
             self.workspace.memory.lent = nbytes
-            return iter(())
-        return self.workspace.lend(nbytes, self.arrivals.make_room)
+            return
+        yield from self._sweep_if_full(nbytes)
+        yield from self.workspace.lend(nbytes, self.arrivals.make_room)
 
     def resize(self, limit: int) -> Iterator[Matches]:
-        return self.workspace.resize(limit, self.arrivals.make_room)
+        yield from self._sweep_if_full(max(self.limit - limit, 0))
+        yield from self.workspace.resize(limit, self.arrivals.make_room)
+
+    def _sweep_if_full(self, less: int) -> Iterator[Matches]:
+        """Let go of rows before others are spilled to do with so many bytes less."""
+        memory = self.workspace.memory
+        if less and self.workspace.may_sweep and memory.used + less > memory.capacity:
+            yield from self.purging.sweep()
 
     def _flush_all(self, reason: str) -> Iterator[Matches]:
         every = product(Side, range(self.workspace.tuning.partitions))
@@ -202,6 +233,18 @@ class ProgressiveJoin:
             "dd_expected_seconds": owed.dd_seconds,
             "distinct_per_partition": self.workspace.distinct_per_partition(),
         }
+
+
+class _Asked:
+    """A `pause` that remembers its answer, since it must not be asked again when it was yes."""
+
+    def __init__(self, pause: Callable[[], bool]) -> None:
+        self._pause = pause
+        self.said_stop = False
+
+    def __call__(self) -> bool:
+        self.said_stop = self.said_stop or self._pause()
+        return self.said_stop
 
 
 def _crowded(disk: DiskPartition) -> bool:

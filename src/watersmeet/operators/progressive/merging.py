@@ -19,7 +19,7 @@ from watersmeet.operators.progressive.history import LAST_CODE, History
 from watersmeet.rows.address import Index
 from watersmeet.store.cursor import Cursor
 from watersmeet.store.index import HashIndex, PairBuffer
-from watersmeet.store.runs import Piece, Run, RunWriter, SpilledRun, arrived
+from watersmeet.store.runs import Piece, Run, RunWriter, SpilledRun, arrived, spans_of
 from watersmeet.store.spill import IoKind, SpillArea
 
 
@@ -49,6 +49,7 @@ class _Output:
         self._schema = schema
         self._departed = (runs[0].departed[0], runs[-1].departed[1])
         self._arrived = arrived(runs)
+        self._spans = spans_of(runs)
         self._generation = 1 + max(run.generation for run in runs)
         self._waiting: list[Piece] = []
         self._rows = 0
@@ -67,6 +68,7 @@ class _Output:
         self._write()
         run = self._writer.cut(self._departed, arrived=self._arrived, generation=self._generation)
         self._writer.close()
+        run.spans = self._spans
         return run
 
     def abandon(self) -> None:

@@ -15,9 +15,18 @@ reported exactly once for three reasons:
 * **A dropped row does not come back when a join is restored.** Runs are replaced by runs without
   the row. The segments in which rows of memory were saved still have it, so promises are
   saved too: at any moment no row is in memory that came before `purged` of its partition and whose
-  partners were promised not to come. Exactly these rows are left out when a segment is read
-  (`ProgressiveWorkspace.was_dropped`). Rows that came later stay, although the promise is about
-  their partners too: they may owe something.
+  partners had been promised not to come when memory was last swept (`Watching.swept`). Exactly
+  these rows are left out when a segment is read (`ProgressiveWorkspace.was_dropped`). Rows that
+  came later stay, although the promise is about their partners too: they may owe something. Rows
+  whose partners were promised since the last sweep stay, too: they may have to be reported.
+
+Memory is swept when `purge_after` promises have come, when it is full, and whenever the join is
+idle, settled or tidied (MJoin, section 5.2): a sweep never waits for new rows. Runs are read when
+many rows have come, and when the join has nothing else to do.
+
+A row that has one partner at most, because keys of the other side are unique, is decided when it
+has found it, wherever that was (MJoin, Figure 7): it is dropped on arrival, by the next sweep, or
+from its run, whatever its run owes. Until then it stays, so partners on disk are not missed.
 
 A row that comes after the promise about its partners is dropped as soon as it has met the rows
 that are there: at once or, if its partition has runs of the other side, when those have been read.
@@ -28,23 +37,22 @@ Rows that break a promise are counted, and joined with the rows that are there.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side
 from watersmeet.operators.emitter import Stamps
 from watersmeet.operators.progressive.debt import find_debt
 from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
-from watersmeet.rows.address import Matches
-from watersmeet.rows.encoded import Codes
+from watersmeet.rows.address import Matches, Rows
+from watersmeet.rows.edges import TakenRows
 from watersmeet.rows.leaves import Mask
-from watersmeet.rows.promises import Promise, Promises, Ranges, intersect
-from watersmeet.store.runs import Piece, RunWriter, SpilledRun
+from watersmeet.rows.promises import Promise, Ranges, intersect
+from watersmeet.store.runs import Piece, RunWriter, Spans, SpilledRun, united_spans
 from watersmeet.store.spill import IoKind
 
 # How many ranges both sides must have promised before these promises are forgotten. To forget them
@@ -53,35 +61,51 @@ _MANY_SPENT = 256
 
 
 class Purging:
-    """Accepts promises, and drops rows: those in memory at once, those on disk now and then."""
+    """Accepts promises, and drops rows: those in memory when enough promises have come, those on
+    disk now and then."""
 
     def __init__(self, workspace: ProgressiveWorkspace) -> None:
         self._workspace = workspace
         self._read_after = 0
         """How many rows had come when the runs were last read to find rows to drop."""
+        self._heard_before = self._heard_at_start = 0
+        """`Watching.heard` when the last reading of all runs to find rows to drop began, and when
+        the one that is under way did."""
+        self._at_last_tidy = (-1, -1)
+        """How many rows and promises had come when `tidy` was last called."""
+        self._next_partition = 0
+        """Where to go on reading runs."""
         self.spent: Ranges | None = None
         """Codes that no row has and none will have. Promises about them are forgotten by the next
         save, which saves all rows in memory anew."""
 
     def accept(self, side: Side, promise: Promise) -> Iterator[Matches]:
-        """Remember a promise about rows of `side`, and drop rows of the other side in memory."""
+        """Remember a promise about rows of `side`. When enough of them have come, drop rows of the
+        other side in memory."""
         workspace = self._workspace
-        if not 0 <= promise.predicate < len(workspace.schema.predicates):
-            raise InvalidArgument(
-                f"A promise is about predicate {promise.predicate}, and this join has "
-                f"{len(workspace.schema.predicates)}.",
-                remedy="Number predicates from 0 on, in the order of `on`.",
-            )
-        if workspace.schema.predicates[promise.predicate].codes_decide:
-            workspace.promises.accept(side, promise)
-            yield from self._sweep_side(side.other, since=0)
+        workspace.watching.accept(side, promise)
+        if sum(workspace.watching.unswept) >= workspace.tuning.purge_after:
+            yield from self.sweep_new()
+
+    def sweep_new(self) -> Iterator[Matches]:
+        """Drop rows in memory that may go since promises came."""
+        watching = self._workspace.watching
+        for side in Side:
+            if watching.unswept[side.other]:
+                yield from self._sweep_side(side, since=0)
+        watching.sweep_is_done()
 
     def sweep(self) -> Iterator[Matches]:
-        """Drop rows in memory that owed something when their partners were promised not to come,
-        and owe nothing now."""
+        """Drop rows in memory that may go. Some owed something when their partners were promised
+        not to come, and owe nothing now."""
+        watching = self._workspace.watching
         for side in Side:
-            if self._workspace.is_promised(side.other):
-                yield from self._sweep_side(side, since=int(self._workspace.purged[side].min()))
+            decides = side in self._workspace.emitter.one_partner
+            if watching.is_promised(side.other) or decides:
+                anew = watching.unswept[side.other] or decides
+                first = 0 if anew else int(self._workspace.purged[side].min())
+                yield from self._sweep_side(side, since=first)
+        watching.sweep_is_done()
 
     def _sweep_side(self, side: Side, *, since: int) -> Iterator[Matches]:
         """Drop what can be dropped of the rows that came at the stamp `since` or later."""
@@ -91,7 +115,11 @@ class Purging:
         first = int(np.searchsorted(table.stamps, since))
         codes, stamps = table.codes(np.arange(first, len(table))), table.stamps[first:]
         gone = stamps < purged[workspace.memory.partition_of(codes)]
-        gone[gone] = workspace.without_partners(side, codes[gone])
+        early = Rows(table, first + np.flatnonzero(gone))
+        gone[gone] = workspace.watching.without_partners(side, codes[gone], TakenRows(early))
+        undecided = workspace.emitter.undecided(side, stamps)
+        if undecided is not None:
+            gone |= ~undecided
         index = first + np.flatnonzero(gone)
         if not len(index):
             return
@@ -126,25 +154,53 @@ class Purging:
     def is_due(self) -> bool:
         """Whether so many rows have come since the runs were last read that they should be read
         again. A promise does not tell how many rows on disk it is about."""
+        rows = self._rows_to_read()
+        came = sum(self._workspace.metrics.rows_in) - self._read_after
+        return bool(rows and came >= self._workspace.tuning.purge_share * rows)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there may be rows on disk that can be dropped, because of promises that came
+        since the runs were last read."""
+        watching = self._workspace.watching
+        return watching.heard > self._heard_before and bool(self._rows_to_read())
+
+    def is_quiet(self) -> bool:
+        """Whether neither rows nor promises have come since this was last asked, though there may
+        be rows on disk that can be dropped. A purge does not wait for new rows."""
+        now = (sum(self._workspace.metrics.rows_in), self._workspace.watching.heard)
+        before, self._at_last_tidy = self._at_last_tidy, now
+        return self.is_behind and before == now
+
+    def _rows_to_read(self) -> int:
         workspace = self._workspace
+        if not (workspace.watching.promises or any(map(workspace.emitter.decides, Side))):
+            return 0
         rows = int(workspace.expected.on_disk.sum())
         if not workspace.algorithm.joins_on_arrival:  # then memory is flushed, and read as runs
             rows += int(workspace.memory.rows.sum())
-        came = sum(workspace.metrics.rows_in) - self._read_after
-        some_may_go = workspace.promises or any(map(workspace.emitter.decides, Side))
-        return bool(some_may_go and rows and came >= workspace.tuning.purge_share * rows)
+        return rows
 
-    def purge_runs(self) -> Iterator[Matches]:
-        """Write runs again without the rows that can be dropped. No task may be under way. From a
-        run that owes something only rows that are decided are dropped."""
+    def purge_runs(self, pause: Callable[[], bool] | None = None) -> Iterator[Matches]:
+        """Write runs again without the rows that can be dropped: all of them, or until `pause()`,
+        and go on there when called again. No task may be under way. From a run that owes something
+        only rows that are decided are dropped."""
         workspace = self._workspace
-        self._read_after = sum(workspace.metrics.rows_in)
-        for side in Side:
-            if workspace.is_promised(side.other) or workspace.emitter.decides(side):
-                output = _Output(workspace, side)
-                for p in range(workspace.tuning.partitions):
-                    yield from self._purge_partition(side, p, output)
-                output.close()
+        if pause is None or self._next_partition == 0:
+            self._next_partition = 0
+            self._read_after = sum(workspace.metrics.rows_in)
+            self._heard_at_start = workspace.watching.heard
+        outputs = [_Output(workspace, side) for side in Side]
+        while pause is None or not pause():
+            for side in Side:
+                if workspace.watching.is_promised(side.other) or workspace.emitter.decides(side):
+                    yield from self._purge_partition(side, self._next_partition, outputs[side])
+            self._next_partition += 1
+            if self._next_partition == workspace.tuning.partitions:
+                self._next_partition, self._heard_before = 0, self._heard_at_start
+                break
+        for output in outputs:
+            output.close()
 
     def _purge_partition(self, side: Side, p: int, output: _Output) -> Iterator[Matches]:
         workspace, disk = self._workspace, self._workspace.disk[p]
@@ -171,7 +227,7 @@ class Purging:
             return not owes
         blocks = np.arange(run.block_count)
         if not decides:
-            blocks = blocks[self._workspace.promises.touch(side.other, 0, *self._reach(side, run))]
+            blocks = blocks[self._workspace.watching.blocks_to_read(side, run)]
         pieces = map(run.open(IoKind.SCAN), blocks.tolist())
         return any(self._droppable(side, piece, owes=owes).any() for piece in pieces)
 
@@ -179,15 +235,7 @@ class Purging:
         """Whether all rows of a run can be dropped and none of them must be reported."""
         if owes or self._workspace.schema.how.keeps_unmatched(side):
             return False
-        promises = self._workspace.promises
-        return bool(promises.cover(side.other, 0, *self._reach(side, run)).all())
-
-    def _reach(self, side: Side, run: SpilledRun) -> tuple[Codes, Codes]:
-        """For each block, the first and the last code that partners of its rows can have."""
-        predicate = self._workspace.schema.predicates[0]
-        first = np.array([block.first_code for block in run.blocks], np.uint64)
-        last = np.array([block.last_code for block in run.blocks], np.uint64)
-        return predicate.reach(side, first)[0], predicate.reach(side, last)[1]
+        return self._workspace.watching.no_row_has_partners(side, run)
 
     def _rewritten(
         self, side: Side, run: SpilledRun, output: _Output, *, owes: bool
@@ -197,6 +245,7 @@ class Purging:
             return None
         read = run.open(IoKind.MERGE_READ)
         stamps: list[Stamps] = []
+        spans: list[Spans] = []
         for number in range(run.block_count):
             piece = read(number)
             gone = self._droppable(side, piece, owes=owes)
@@ -206,17 +255,22 @@ class Purging:
             if len(piece):
                 output.writer.append(piece)
                 stamps += [piece.ats.min(keepdims=True), piece.ats.max(keepdims=True)]
+                spans.append(self._workspace.watching.spans(side, piece.rows))
         if not stamps:
             return None
         came = np.concatenate(stamps)
-        return output.cut(run, arrived=(int(came.min()), int(came.max())))
+        live = output.cut(run, arrived=(int(came.min()), int(came.max())))
+        live.spans = united_spans(spans)
+        return live
 
     def _droppable(self, side: Side, piece: Piece, *, owes: bool) -> Mask:
         emitter = self._workspace.emitter
         gone = np.zeros(len(piece), np.bool_)
         if emitter.decides(side):
             gone = ~emitter.marks.unmarked(piece.ats)
-        return gone if owes else gone | self._workspace.without_partners(side, piece.codes)
+        if owes:
+            return gone
+        return gone | self._workspace.watching.without_partners(side, piece.codes, piece.rows)
 
     # ---- promises that have done their work -----------------------------------------------------
 
@@ -224,32 +278,36 @@ class Purging:
         """Find codes that both sides have promised and that no row has. To be called when all
         rows that can be dropped have been dropped."""
         workspace = self._workspace
-        both = intersect(*(workspace.promises.of(side, 0) for side in Side))
+        watching = workspace.watching
+        both = intersect(*(watching.promises.of(side, 0) for side in Side))
         if len(both) < _MANY_SPENT:
             return
         for side, table in zip(Side, workspace.memory.tables, strict=True):
-            if workspace.without_partners(side, table.codes(np.arange(len(table)))).any():
+            every = np.arange(len(table))
+            columns = TakenRows(Rows(table, every))
+            if watching.without_partners(side, table.codes(every), columns).any():
                 return
         self.spent = both
 
     def forget_spent(self) -> None:
         """Forget promises about `spent` codes: all rows in memory have been saved anew."""
         if self.spent is not None:
-            for side in Side:
-                self._workspace.promises.forget(side, 0, self.spent)
+            self._workspace.watching.forget(self.spent)
             self.spent = None
 
     def save(self) -> dict[str, Any]:
         return {
-            "promises": self._workspace.promises.save(),
+            **self._workspace.watching.save(),
             "purged": self._workspace.purged.tolist(),
             "read_after": self._read_after,
+            "heard_before": self._heard_before,
         }
 
     def load(self, saved: dict[str, Any]) -> None:
-        self._workspace.promises = Promises.load(saved["promises"])
+        self._workspace.watching.load(saved)
         self._workspace.purged[:] = saved["purged"]
         self._read_after = saved["read_after"]
+        self._heard_before = saved.get("heard_before", 0)
 
 
 class _Output:

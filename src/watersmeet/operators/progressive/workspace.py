@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,19 +11,19 @@ from watersmeet.meters.distinct import DistinctKeys
 from watersmeet.meters.expected import ExpectedResults
 from watersmeet.meters.rates import ArrivalRates
 from watersmeet.model import Side
-from watersmeet.operators.emitter import Stamps
 from watersmeet.operators.memory import PartitionedMemory
 from watersmeet.operators.progressive.algorithm import ProgressiveAlgorithm
 from watersmeet.operators.progressive.disk import SpilledPartitions
+from watersmeet.operators.progressive.watching import Watching
 from watersmeet.operators.tuning import Tuning
 from watersmeet.operators.workspace import Workspace
 from watersmeet.policies.react import Owed
 from watersmeet.rows.leaves import Mask
-from watersmeet.rows.promises import Promises
+from watersmeet.rows.predicates import Predicate
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.device import measure_costs
-from watersmeet.store.index import Codes
+from watersmeet.store.runs import Piece
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 
@@ -46,7 +48,11 @@ class ProgressiveWorkspace(Workspace):
         account: MemoryAccount,
         spill: SpillArea,
         tuning: Tuning,
+        watched: Sequence[Predicate] | None = None,
+        one_partner: Sequence[Side] = (),
     ) -> None:
+        """`watched` are the predicates that promises may speak of, those of the join if None; the
+        first is the join's first. Rows of the sides `one_partner` have one at most."""
         memory = PartitionedMemory(
             schema,
             nbytes=MemoryShares.split(account.limit).store,
@@ -57,6 +63,7 @@ class ProgressiveWorkspace(Workspace):
             schema, memory, account=account, spill=spill, tuning=tuning, blocks=LOADED_BLOCKS
         )
         self.algorithm = algorithm
+        self.emitter.expect_one_partner(one_partner)
         partitions, shares = tuning.partitions, self.shares
         self.disk = SpilledPartitions(
             partitions,
@@ -68,10 +75,10 @@ class ProgressiveWorkspace(Workspace):
         self.distinct = DistinctKeys()
         self.newest = np.zeros((2, partitions), np.int64)
         """When the last row came, by [side, partition]."""
-        self.promises = Promises()
+        self.watching = Watching(schema.predicates if watched is None else watched)
         self.purged = np.zeros((2, partitions), np.int64)
         """By [side, partition] a stamp: no row is in memory that came before it and whose partners
-        were promised not to come."""
+        were promised not to come when memory was last swept."""
         self.stamp = 1
         self._costs = tuning.costs
 
@@ -88,31 +95,25 @@ class ProgressiveWorkspace(Workspace):
         """No row stays in memory while younger ones of its partition leave."""
         return [0, 0]
 
-    def was_dropped(self, side: Side, codes: Codes, stamps: Stamps) -> Mask | None:
+    @property
+    def may_sweep(self) -> bool:
+        """Whether there may be rows in memory that can be dropped, for all that is known without
+        looking."""
+        return any(self.watching.unswept) or bool(self.emitter.one_partner)
+
+    def was_dropped(self, side: Side, piece: Piece) -> Mask | None:
         """Rows that are decided count as dropped, whether they were or not: they are part of no
         result to come. Of rows whose partners were promised not to come, exactly those count that
         were dropped (operators/progressive/purging.py)."""
-        keep = self.emitter.undecided(side, stamps)
-        gone = np.zeros(len(stamps), np.bool_) if keep is None else ~keep
-        if self.is_promised(side.other):
-            early = stamps < self.purged[side][self.memory.partition_of(codes)]
-            early[early] = self.without_partners(side, codes[early])
-            gone |= early
+        keep = self.emitter.undecided(side, piece.ats)
+        gone = np.zeros(len(piece), np.bool_) if keep is None else ~keep
+        watching = self.watching
+        if watching.swept.about(side.other):
+            early = piece.ats < self.purged[side][self.memory.partition_of(piece.codes)]
+            gone |= early & watching.without_partners(
+                side, piece.codes, piece.rows, promises=watching.swept
+            )
         return gone
-
-    def is_promised(self, side: Side) -> bool:
-        """Whether there is a promise about rows of a side."""
-        return len(self.promises.of(side, 0)) > 0
-
-    def count_broken_promises(self, side: Side, codes: Codes) -> None:
-        """Count rows that have come although it was promised that they would not."""
-        broken = self.promises.broken_by(side, 0, codes)
-        self.metrics.broken_promises += int(np.count_nonzero(broken))
-
-    def without_partners(self, side: Side, codes: Codes) -> Mask:
-        """Which rows of a side will find no partner among rows to come."""
-        first, last = self.schema.predicates[0].reach(side, codes)
-        return self.promises.cover(side.other, 0, first, last)
 
     def distinct_per_partition(self) -> float:
         """s, the distinct keys of a partition (RPJ, Table 1)."""

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.model import Side
-from watersmeet.operators.emitter import Stamps
 from watersmeet.operators.metrics import FlushRecord
 from watersmeet.operators.rectangle.algorithm import JoinsOnArrival, RectangleAlgorithm
 from watersmeet.operators.rectangle.cover import Cover
@@ -20,7 +19,6 @@ from watersmeet.operators.workspace import Workspace
 from watersmeet.policies.invoke import Resident
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
-from watersmeet.store.index import Codes
 from watersmeet.store.runs import Piece, RunWriter, resident_piece
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import IoKind, SpillArea
@@ -240,7 +238,7 @@ class RectangleWorkspace(Workspace):
         """The stamp of the oldest row in memory that is not kept, by [side, partition]."""
         return self.memory.oldest(after=(0, self.kept))
 
-    def was_dropped(self, side: Side, codes: Codes, stamps: Stamps) -> None:
+    def was_dropped(self, side: Side, piece: Piece) -> None:
         """No row is dropped while older ones of its partition are there."""
 
     def pinned(self) -> list[int]:

@@ -1,0 +1,162 @@
+"""Which rows will find no partner among rows to come, by what was promised of watched predicates.
+
+Promises speak of codes. The codes under a join's first predicate are stored with its rows, but they
+are hashes of keys: a year of promises about them stays a long list. So promises may speak of other
+*watched* predicates: the join's bands, and bands of width 0 over single key columns, whose codes
+have the order of the values, so that neighbouring ranges are merged. These codes are computed from
+the stored columns when they are asked for: a join that is promised nothing does nothing for them.
+All watched predicates hold for every result, so a row can go if one of them has no partner for it.
+
+`promises` are remembered at once. The rows in memory are looked through for those that may go only
+now and then (MJoin, section 4.3), and `swept` is what had been promised when that was done last: by
+it a restored join knows which rows of its segments had gone (operators/progressive/purging.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from watersmeet.errors import InvalidArgument, StateError
+from watersmeet.model import Side
+from watersmeet.rows.encoded import Codes
+from watersmeet.rows.leaves import Mask
+from watersmeet.rows.predicates import Columns, Predicate
+from watersmeet.rows.promises import Promise, Promises, Ranges
+from watersmeet.store.runs import Span, Spans, SpilledRun
+
+
+class Watching:
+    """What was promised about each side, and the codes that it is about.
+
+    Promises have the numbers of `predicates`; the first is the one whose codes rows are stored
+    with.
+    """
+
+    def __init__(self, predicates: Sequence[Predicate]) -> None:
+        self.predicates = tuple(predicates)
+        self._encoders = [[each.encoder(side) for side in Side] for each in self.predicates]
+        self.promises = Promises()
+        self.swept = Promises()
+        self.unswept = [0, 0]
+        """How many promises about each side have come since the rows in memory were last swept."""
+        self.heard = 0
+        """How many promises have come, and how often a row that had no partner to come was kept,
+        because it might have partners on disk."""
+
+    def accept(self, side: Side, promise: Promise) -> None:
+        """Remember a promise about rows of a side. One about the hashes of keys says something
+        about keys only if no two keys have the same."""
+        if not 0 <= promise.predicate < len(self.predicates):
+            raise InvalidArgument(
+                f"A promise is about predicate {promise.predicate}, and this join has "
+                f"{len(self.predicates)}.",
+                remedy="Number predicates from 0 on, in the order of `on`.",
+            )
+        if promise.predicate or self.predicates[0].codes_decide:
+            self.promises.accept(side, promise)
+            self.unswept[side] += 1
+            self.heard += 1
+
+    def sweep_is_done(self) -> None:
+        """All rows in memory that may go because of what was promised so far have gone."""
+        self.swept, self.unswept = self.promises.copy(), [0, 0]
+
+    def forget(self, ranges: Ranges) -> None:
+        """Forget promises of both sides about codes under the first predicate."""
+        for promises in (self.promises, self.swept):
+            for side in Side:
+                promises.forget(side, 0, ranges)
+
+    def is_promised(self, side: Side) -> bool:
+        """Whether there is a promise about rows of a side."""
+        return bool(self.promises) and bool(self.promises.about(side))
+
+    def without_partners(
+        self, side: Side, codes: Codes, columns: Columns, *, promises: Promises | None = None
+    ) -> Mask:
+        """Which rows of a side will find no partner among rows to come. `codes` are theirs under
+        the first predicate, and `columns` their stored columns."""
+        promises = self.promises if promises is None else promises
+        gone = np.zeros(len(codes), np.bool_)
+        for number in promises.about(side.other):
+            mine = self._codes(side, number, codes, columns)
+            first, last = self.predicates[number].reach(side, mine)
+            gone |= promises.cover(side.other, number, first, last)
+        return gone
+
+    def broken_by(self, side: Side, codes: Codes, columns: Columns) -> Mask:
+        """Which rows of a side have come although it was promised that they would not."""
+        broken = np.zeros(len(codes), np.bool_)
+        for number in self.promises.about(side):
+            mine = self._codes(side, number, codes, columns)
+            broken |= self.promises.broken_by(side, number, mine)
+        return broken
+
+    def _codes(self, side: Side, number: int, codes: Codes, columns: Columns) -> Codes:
+        return self._encoders[number][side](columns).codes if number else codes
+
+    # ---- whole runs -----------------------------------------------------------------------------
+
+    def spans(self, side: Side, columns: Columns) -> Spans:
+        """The smallest and the largest code of some rows under each predicate after the first."""
+        if len(self.predicates) == 1 or not columns.num_rows:
+            return ()
+        each = (encode[side](columns).codes for encode in self._encoders[1:])
+        return tuple((int(codes.min()), int(codes.max())) for codes in each)
+
+    def no_row_has_partners(self, side: Side, run: SpilledRun) -> bool:
+        """Whether it is certain, without reading the run, that none of its rows will find a partner
+        among rows to come."""
+        for number in self.promises.about(side.other):
+            first, last = self._reach(side, number, run)
+            if len(first) and self.promises.cover(side.other, number, first, last).all():
+                return True
+        return False
+
+    def blocks_to_read(self, side: Side, run: SpilledRun) -> Mask:
+        """Which blocks of a run may have rows that will find no partner among rows to come."""
+        touched = np.zeros(run.block_count, np.bool_)
+        for number in self.promises.about(side.other):
+            first, last = self._reach(side, number, run)
+            if len(first):
+                found = self.promises.touch(side.other, number, first, last)
+                touched |= found if number == 0 else found.any()
+            else:
+                touched[:] = True
+        return touched
+
+    def _reach(self, side: Side, number: int, run: SpilledRun) -> tuple[Codes, Codes]:
+        """The first and the last code that partners of a run's rows can have, by block for the
+        first predicate; none if the run does not know its codes."""
+        spans: Iterable[Span] = run.spans[number - 1 : number]
+        if number == 0:
+            spans = [(block.first_code, block.last_code) for block in run.blocks]
+        ends = np.array([*spans], np.uint64).reshape(-1, 2)
+        predicate = self.predicates[number]
+        return predicate.reach(side, ends[:, 0])[0], predicate.reach(side, ends[:, 1])[1]
+
+    # ---- saved ----------------------------------------------------------------------------------
+
+    def save(self) -> dict[str, Any]:
+        return {
+            "promises": self.promises.save(),
+            "swept": self.swept.save() if any(self.unswept) else None,
+            "unswept": list(self.unswept),
+            "heard": self.heard,
+        }
+
+    def load(self, saved: dict[str, Any]) -> None:
+        self.promises = Promises.load(saved["promises"])
+        swept = saved.get("swept")
+        self.swept = self.promises.copy() if swept is None else Promises.load(swept)
+        self.unswept, self.heard = list(saved.get("unswept", (0, 0))), saved.get("heard", 0)
+        numbers = [number for side in Side for number in self.promises.about(side)]
+        if max(numbers, default=0) >= len(self.predicates):
+            raise StateError(
+                f"The saved state has promises about {max(numbers) + 1} predicates, and this join "
+                f"watches {len(self.predicates)}.",
+                remedy="Restore it with the same promises, or start anew.",
+            )
