@@ -11,8 +11,10 @@ from tests.contract.test_planted_bugs import Bug
 from tests.contract.test_promises import (
     ALL_IN_MEMORY,
     FEW_ROWS,
+    FORCED,
     check_promises,
     passing,
+    play_forced,
     play_model,
 )
 from watersmeet.model import JoinType, Side
@@ -201,11 +203,13 @@ BUGS = {
 }
 
 
-def run_the_model(name: str, directory: Path, *, examples: int = 100) -> None:
+def run_the_model(name: str, directory: Path, *, examples: int = 300) -> None:
     for how in (JoinType.FULL, JoinType.ANTI, JoinType.INNER, JoinType.SEMI):
         for tuning in (FEW_ROWS, ALL_IN_MEMORY):
             case = Case((*passing(), End(Side.LEFT), End(Side.RIGHT)), how, 2**26)
             play_model(PublishedJoin(name, tuning, block_bytes=1), case, directory)
+        for mode in FORCED:
+            play_forced(name, mode, how, directory)
         once = settings(max_examples=examples, phases=[Phase.generate], report_multiple_bugs=False)
         check_promises(name, how, directory, search=once)
 

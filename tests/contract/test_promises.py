@@ -318,6 +318,62 @@ def test_of_keys_that_pass_by_only_the_latest_are_there(
     assert model.went > 0
 
 
+def rising(turns: int = 12) -> Iterator[Step | Advance]:
+    """Values that rise on both sides, which both promise now and then. One row of each side that
+    came before all others stays."""
+    for side in Side:
+        yield Push(side, (900, 901 + side))
+    for turn in range(turns):
+        yield Push(Side.LEFT, tuple(range(2 * turn, 2 * turn + 4)))
+        yield Push(Side.RIGHT, tuple(range(2 * turn + 1, 2 * turn + 9, 2)))
+        yield from (Advance(Side(turn % 2), 2 * turn), Save(restores=turn % 3 == 0))
+        yield from (Advance(Side((turn + 1) % 2), 2 * turn - 2), Stall(turn))
+        yield from (Settle(10_000), Tidy(), Save(restores=turn % 3 == 1))
+
+
+def many_to_one(turns: int = 12) -> Iterator[Step]:
+    """A key of the right side comes once, and rows of the left side before it and long after."""
+    for turn in range(turns):
+        yield Push(Side.LEFT, (turn, turn + 1, turn - 2))
+        yield Push(Side.RIGHT, (turn,))
+        yield from (Push(Side.LEFT, (turn, turn - 1)), Save(restores=turn % 2 == 0))
+        yield from (Settle(10_000), Tidy(), Punctuate(Side.LEFT, (turn - 3,)))
+
+
+FORCED = {
+    "one partner": (many_to_one, ALL_IN_MEMORY, "equal"),
+    "one partner, spilling": (many_to_one, replace(FEW_ROWS, purge_after=3), "equal"),
+    "in batches": (passing, replace(ALL_IN_MEMORY, purge_after=100), "equal"),
+    "in batches, spilling": (passing, replace(FEW_ROWS, purge_after=3), "equal"),
+    "values": (rising, replace(ALL_IN_MEMORY, purge_after=2), "equal"),
+    "values, spilling": (rising, FEW_ROWS, "equal"),
+    "band": (rising, replace(ALL_IN_MEMORY, purge_after=100), "equal and band"),
+    "band, spilling": (rising, replace(FEW_ROWS, purge_after=2), "equal and band"),
+}
+"""Schedules, settings and predicates by name."""
+
+
+def play_forced(name: str, mode: str, how: JoinType, directory: Path) -> None:
+    schedule, tuning, predicates = FORCED[mode]
+    steps: tuple[Any, ...] = (*schedule(), End(Side.LEFT), End(Side.RIGHT))
+    maker = PublishedJoin(
+        name,
+        tuning,
+        block_bytes=1,
+        watches_values=mode.startswith("values"),
+        one_partner=(Side.LEFT,) if mode.startswith("one partner") else (),
+    )
+    model = play_model(maker, Case(steps, how, 2**26, predicates=predicates), directory)
+    assert model.looked == 12
+    assert model.went > 0
+
+
+@pytest.mark.parametrize("how", [JoinType.FULL, JoinType.ANTI])
+@pytest.mark.parametrize("mode", FORCED)
+def test_of_watched_values_and_sweeps_that_wait(mode: str, how: JoinType, tmp_path: Path) -> None:
+    play_forced("rpj", mode, how, tmp_path)
+
+
 def test_the_registry_says_who_lets_go_of_rows() -> None:
     assert {mechanism.name for mechanism in MECHANISMS if mechanism.purges} == {
         "progressive",
