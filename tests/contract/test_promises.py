@@ -86,7 +86,7 @@ class Model(Player):
         self._watched = watched_values(self._schema) if maker.watches_values else None
         self._came: list[set[int | None]] = [set(), set()]
 
-    def _do(self, step: Step | Advance) -> None:  # type: ignore[override]
+    def _do(self, step: Step | Advance) -> None:
         if isinstance(step, Advance):
             self._advance(step)
         else:
@@ -165,8 +165,10 @@ class Model(Player):
         """What promises are about."""
         return "t" if self._has_band else "k"
 
-    def _may_go(self, side: Side, value: int) -> bool:
+    def _may_go(self, side: Side, value: int | None) -> bool:
         """Whether no partner of a row with this value will come."""
+        if value is None:
+            return True
         near = range(value - 3, value + 4) if self._has_band else [value]
         return self._promised[side.other].issuperset(near)
 
