@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,3 +142,14 @@ def test_it_says_what_it_did() -> None:
     metrics = run.metrics.as_dict()
     assert metrics["rows_in"][0] == len(stream)
     assert 0 < metrics["cache_hits"] < len(stream)
+
+
+def test_a_plan_is_shown_beside_what_came() -> None:
+    plan = wm.plan_enrich(STREAM, MASTER, "k", memory="4MB")
+    run = wm.local.enrich(STREAM, MASTER, "k", memory="4MB")
+    assert "nothing has come yet" in " ".join(run.explain(plan).split())
+    run.read_all()
+    assert "expected" not in run.explain()
+    words = " ".join(run.explain(plan).split())
+    assert f"the plan for skipping in 4 MB says {plan.rate:,.0f} rows a second" in words
+    assert re.search(r"so far it was [\d,]+ rows a second of processor time, \d+%", words)

@@ -15,12 +15,14 @@ from watersmeet.local.explain_enrich import explain
 from watersmeet.local.inbox import Arrived, Ended, Failed, LaidDown, Wanted
 from watersmeet.local.keeping import Keeper
 from watersmeet.local.masters import MasterInput, master_input, patiently
+from watersmeet.local.plan_enrich import EnrichPlan
 from watersmeet.local.run import LocalJoin, check_stored, seconds_of
 from watersmeet.local.sources import Source, open_source
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.enriching import MASTER, EnrichQuestion
 from watersmeet.operators.family import make_enricher
 from watersmeet.operators.semistream.metrics import SemiStreamMetrics
+from watersmeet.rows.address import Matches
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import On
 from watersmeet.rows.schema import JoinSchema
@@ -142,6 +144,8 @@ class EnrichDriver(Driver):
 
     question: EnrichQuestion
     keeper: Keeper | None = None
+    busy_seconds = 0.0
+    """Processor time that the join has taken, its results included."""
 
     def keep(self, master: MasterInput, seen: Hashable | None, *, refresh: float | None) -> None:
         """Say what becomes of the master; before anything else is called."""
@@ -198,6 +202,17 @@ class EnrichDriver(Driver):
             return self._emit(self.enricher.take_over(news.master))
         return super()._heed(operator, news)
 
+    def _emit(self, found: Iterator[Matches]) -> Iterator[pa.RecordBatch]:
+        batches = super()._emit(found)
+        while True:
+            began = time.thread_time()
+            batch = next(batches, None)
+            self.busy_seconds += time.thread_time() - began
+            if batch is None:
+                return
+            yield batch
+            del batch
+
     def _count(self, master: Master) -> None:
         metrics, without_key = self.enricher.metrics, int(master.facts["null_keys"])
         metrics.rows_in[MASTER] += master.rows + without_key
@@ -218,6 +233,7 @@ class LocalEnrich(LocalJoin):
         """Rows in and out, memory, what the cache holds and has served, blocks that were read."""
         return self._driver.metrics
 
-    def explain(self) -> str:
-        """What the cache holds and serves, what was read of the master, and what to expect."""
-        return explain(self._driver)
+    def explain(self, plan: EnrichPlan | None = None) -> str:
+        """What the cache holds and serves, and what was read of the master. With a plan, which
+        `wm.plan_enrich` made before, also what was expected beside what came."""
+        return explain(self._driver, plan)

@@ -15,13 +15,15 @@ from watersmeet.operators.explaining import (
 )
 from watersmeet.operators.family import find_enricher
 from watersmeet.operators.semistream.join import SemiStreamJoin
-from watersmeet.words import count_text, paragraph, seconds_text, size_text
+from watersmeet.operators.semistream.metrics import SemiStreamMetrics
+from watersmeet.words import count_text, megabytes, paragraph, seconds_text, size_text
 
 if TYPE_CHECKING:
     from watersmeet.local.enrich import EnrichDriver
+    from watersmeet.local.plan_enrich import EnrichPlan
 
 
-def explain(driver: EnrichDriver) -> str:
+def explain(driver: EnrichDriver, plan: EnrichPlan | None = None) -> str:
     operator = driver.operator
     facts = {
         "join": question_words(driver),
@@ -40,7 +42,31 @@ def explain(driver: EnrichDriver) -> str:
             "read": _read(operator),
             "results": results_words(operator.metrics.results, ENRICHING_STAGES),
         }
+    if plan is not None:
+        facts["expected"] = _expected(driver, plan)
     return "\n".join(paragraph(name, fact) for name, fact in facts.items())
+
+
+def _expected(driver: EnrichDriver, plan: EnrichPlan) -> str:
+    """The cost model's figures beside those of this run (SSBJ, equations 1 to 6)."""
+    metrics, seconds = driver.metrics, driver.busy_seconds
+    rows = metrics.rows_in[STREAM]
+    most = f"a round of {seconds_text(plan.most_seconds)}" if plan.most_seconds else "no rounds"
+    expected = (
+        f"the plan for {plan.algorithm} in {megabytes(plan.memory)} says {plan.rate:,.0f} rows a "
+        f"second, {plan.cached:.0%} of them from the cache, {most}"
+    )
+    if not rows or not seconds:
+        return f"{expected}; nothing has come yet to compare it with"
+    came = f"{rows / seconds:,.0f} rows a second of processor time, {_served(metrics):.0%}"
+    if metrics.cycles:
+        came += f", rounds of {seconds_text(seconds / metrics.cycles)}"
+    return f"{expected}; so far it was {came}"
+
+
+def _served(metrics: SemiStreamMetrics) -> float:
+    """The part of the stream rows that the cache has served."""
+    return metrics.cache_hits / max(metrics.rows_in[STREAM], 1)
 
 
 def _algorithm(driver: EnrichDriver) -> str:
