@@ -107,7 +107,8 @@ def run(places: Places, *, quick: bool) -> Section:
         "stream rows of 20 bytes by Zipf's law, every row answered. `cached` are rows that the "
         "cache served, `round` is the longest round of the scan. At a rate, `p50` and `p99` are "
         "how long rows waited, and `bound` is four of these rounds, which is what rows wait for at "
-        "most while the stream never pauses and results are taken at once. DuckDB has all of the table in memory.",
+        "most while the stream never pauses and results are taken at once. DuckDB has all of the "
+        "table in memory.",
         rows=[_row(measured, name) for name in orders if name in measured.found],
         claims=_claims(measured),
         measured=measured,

@@ -61,7 +61,7 @@ def run(places: Places, *, quick: bool) -> Section:
         one = process.run(PEERS[OURS], full, memory=memory)
         one.notes["workers_bytes"] = process.peak_bytes()
         _add(measured, OURS, one)
-    # The usual heap, a quarter of the machine, does not hold the table.
+    # The usual heap, a quarter of the machine, does not hold the table: Java ends there.
     with SparkProcess(places.scratch / "broadcast", warm=False, heap=HEAP) as process:
         _add(measured, BROADCAST, process.run(PEERS[BROADCAST], full, memory=memory))
     return Section(
@@ -70,9 +70,8 @@ def run(places: Places, *, quick: bool) -> Section:
         note=f"{batches} micro-batches of {batch_rows:,} rows, Zipf 1, and a master of "
         f"{master_rows:,} rows, {megabytes(full.right.arrow_bytes)} in Arrow; ours with "
         f"{megabytes(memory)}. `rows` and `a batch` are those of the second half of the batches. "
-        "Spark reads the master for every batch; broadcast, it holds all of it in every executor, "
-        f"here in a process of its own with a heap of {HEAP}: with a quarter of the machine's "
-        "memory it fails.",
+        "Spark reads the master for every batch; broadcast, it would hold all of it in every "
+        f"executor, here in a process of its own with a heap of {HEAP}.",
         rows=[_row(measured, name) for name in PEERS],
         claims=[_claim(measured)],
         measured=measured,

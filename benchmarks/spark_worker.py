@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import time
@@ -53,6 +54,7 @@ def main() -> None:
         except Exception as error:  # whatever a peer raises is its result
             traceback.print_exc()
             text = f"{type(error).__name__}: {error}".splitlines()[0]
+            text = re.sub(r"Query \[.*?\] terminated with exception: ", "", text)
             _say({"seconds": stage.seconds, "failure": text}, answers)
     spark.stop()
 
