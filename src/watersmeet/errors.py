@@ -64,6 +64,15 @@ class InputChanged(WatersmeetError):
     """A file of the input is no longer what it was when the join began."""
 
 
+class MalformedInput(WatersmeetError):
+    """A stream is not written as its format demands. `line` and `column` say where, from 1."""
+
+    def __init__(self, cause: str, *, remedy: str, line: int, column: int) -> None:
+        super().__init__(cause, remedy=remedy)
+        self.line = line
+        self.column = column
+
+
 class Unreachable(WatersmeetError):
     """A server that an input comes from does not answer, however often it was asked."""
 

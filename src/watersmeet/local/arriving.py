@@ -17,7 +17,7 @@ import pyarrow.json as pj
 
 from watersmeet.errors import InvalidArgument, SchemaError, one_line
 from watersmeet.local.files import DataFile, find_files, is_data
-from watersmeet.local.formats import format_of
+from watersmeet.local.formats import COMPRESSED, format_of
 from watersmeet.rows.spans import parse_seconds
 
 _WORD = "stream"
@@ -30,6 +30,9 @@ _LINE_BYTES = 2**24
 
 class Arriving(ABC):
     """Batches that go on arriving until `stop` is called, from any thread or a signal handler."""
+
+    schema: pa.Schema | None = None
+    """Their columns, if they are known before the first batch."""
 
     def __init__(self) -> None:
         self._stopped = threading.Event()
@@ -122,43 +125,29 @@ def _later(file: DataFile, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         yield batch.select(columns.names)
 
 
-def json_lines(file: Any) -> JsonLines:
-    """The rows of a file, a pipe or standard input with an object of JSON on each line.
-
-    `file` is a path, or a binary file such as `sys.stdin.buffer`. Rows come as soon as their line
-    is complete. Columns and their types are those of the lines that can be read at first; a later
-    line may lack a column, which is null then, and has no other ones. Its method `stop` ends the
-    stream.
-    """
-    return JsonLines(file)
-
-
-class JsonLines(Arriving):
-    """Rows of lines of JSON."""
+class ArrivingBytes(Arriving):
+    """Rows of a file, by its path, or of an open binary file, a pipe, say."""
 
     def __init__(self, file: Any) -> None:
         super().__init__()
+        if isinstance(file, io.TextIOBase) or not (
+            isinstance(file, str | os.PathLike) or hasattr(file, "read")
+        ):
+            raise InvalidArgument(
+                f"{file!r} is neither a path nor a binary file.",
+                remedy='Open it with mode "rb"; of standard input, give sys.stdin.buffer.',
+            )
         self._file = file
-        self._columns: pa.Schema | None = None
-        self._lines = 0
 
-    def __repr__(self) -> str:
-        return f"<lines of JSON of {getattr(self._file, 'name', self._file)}>"
+    @property
+    def file_name(self) -> str:
+        return str(getattr(self._file, "name", self._file))
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
+    def chunks(self) -> Iterator[bytes]:
+        """Its bytes, as they come."""
         with self._opened() as file:
-            rest = b""
             while chunk := self._available(file):
-                whole, newline, rest = (rest + chunk).rpartition(b"\n")
-                if newline:
-                    yield from self._batches(whole + newline)
-                elif len(rest) > _LINE_BYTES:
-                    raise InvalidArgument(
-                        f"{self!r} has a line of more than {_LINE_BYTES:,} bytes.",
-                        remedy="Write one object of JSON on each line.",
-                    )
-            if rest.strip():
-                yield from self._batches(rest)
+                yield chunk
 
     def _available(self, file: Any) -> bytes:
         """Some bytes of a file, as soon as there are any; none at its end, or after `stop`."""
@@ -176,13 +165,53 @@ class JsonLines(Arriving):
     def _opened(self) -> contextlib.AbstractContextManager[Any]:
         if not isinstance(self._file, str | os.PathLike):
             return contextlib.nullcontext(self._file)
+        path = Path(self._file)
         try:
-            return Path(self._file).open("rb")
+            if compression := COMPRESSED.get(path.suffix.lower()):
+                return contextlib.closing(pa.input_stream(str(path), compression=compression))
+            return path.open("rb")
         except OSError as error:
             raise InvalidArgument(
                 f"{str(self._file)!r} cannot be read: {one_line(error)}.",
                 remedy="Check the path and who may read it.",
             ) from error
+
+
+def json_lines(file: Any) -> JsonLines:
+    """The rows of a file, a pipe or standard input with an object of JSON on each line.
+
+    `file` is a path (also of a `.gz` and the like), or a binary file such as `sys.stdin.buffer`.
+    Rows come as soon as their line is complete. Columns and their types are those of the lines that
+    can be read at first; a later line may lack a column, which is null then, and has no other ones.
+    Its method `stop` ends the stream.
+    """
+    return JsonLines(file)
+
+
+class JsonLines(ArrivingBytes):
+    """Rows of lines of JSON."""
+
+    def __init__(self, file: Any) -> None:
+        super().__init__(file)
+        self._columns: pa.Schema | None = None
+        self._lines = 0
+
+    def __repr__(self) -> str:
+        return f"<lines of JSON of {self.file_name}>"
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        rest = b""
+        for chunk in self.chunks():
+            whole, newline, rest = (rest + chunk).rpartition(b"\n")
+            if newline:
+                yield from self._batches(whole + newline)
+            elif len(rest) > _LINE_BYTES:
+                raise InvalidArgument(
+                    f"{self!r} has a line of more than {_LINE_BYTES:,} bytes.",
+                    remedy="Write one object of JSON on each line.",
+                )
+        if rest.strip():
+            yield from self._batches(rest)
 
     def _batches(self, text: bytes) -> Iterator[pa.RecordBatch]:
         if not text.strip():

@@ -281,7 +281,7 @@ _BY_NAME: dict[str, Format] = {
     ".csv": Csv(),
     ".tsv": Csv("\t"),
 }
-_COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 
 NAMES = ", ".join(_BY_NAME)
 """The extensions that are known, for messages."""
@@ -294,7 +294,7 @@ def format_of(path: Path) -> Format | None:
     Csv(delimiter='\\t', compression='gzip')
     """
     suffix = path.suffix.lower()
-    if suffix in _COMPRESSED:
+    if suffix in COMPRESSED:
         inner = _BY_NAME.get(Path(path.stem).suffix.lower())
-        return Csv(inner.delimiter, _COMPRESSED[suffix]) if isinstance(inner, Csv) else None
+        return Csv(inner.delimiter, COMPRESSED[suffix]) if isinstance(inner, Csv) else None
     return _BY_NAME.get(suffix)

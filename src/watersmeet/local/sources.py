@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 from pyarrow.fs import LocalFileSystem
 
 from watersmeet.errors import InvalidArgument, SchemaError, one_line
+from watersmeet.local.arriving import Arriving
 from watersmeet.local.files import open_files
 from watersmeet.local.formats import MAX_ROWS, Parquet, cut, rows_per_batch
 from watersmeet.local.frames import is_duckdb, is_pandas, open_duckdb, open_pandas
@@ -50,6 +51,8 @@ def open_source(source: Any, *, word: str, batch_bytes: int) -> Source:
         return _dataset(source, word=word, batch_bytes=batch_bytes)
     if isinstance(source, pa.RecordBatch):
         source = pa.Table.from_batches([source])
+    if isinstance(source, Arriving) and source.schema is not None:
+        return Source(f"{word} {source!r}", source.schema, lambda: iter(source), None)
     name = f"{word} ({type(source).__name__})"
     if isinstance(source, pa.Table):
         # Not through the Arrow stream interface, which loses extension types without registration.

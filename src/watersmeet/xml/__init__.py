@@ -1,0 +1,1 @@
+"""XML element streams as Arrow batches: the Convert operator of the metadata-aware join's paper."""
