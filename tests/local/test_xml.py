@@ -13,7 +13,7 @@ import pytest
 import watersmeet as wm
 from tests.local.enriching import SOON
 from tests.xml.reading import ACCESSES, NEWS, RECORDS
-from watersmeet.errors import InvalidArgument, MalformedInput
+from watersmeet.errors import InvalidArgument, MalformedInput, SourceFailed
 
 
 def test_the_news_of_the_paper_meet_their_accesses(tmp_path: Path) -> None:
@@ -45,13 +45,14 @@ def test_a_stream_without_rows_has_columns() -> None:
     assert wm.local.join(stream, pa.table({"k": [1]}), on="k").read_all().num_rows == 0
 
 
-def test_after_a_cut_stream_the_rows_before_it_have_been_joined() -> None:
+def test_a_cut_stream_fails_after_the_rows_before_it() -> None:
     stream = wm.local.xml(io.BytesIO(RECORDS.encode()[:120]), "record", ACCESSES)
     run = wm.local.join(stream, pa.table({"sno": [79]}), on="sno")
-    assert next(run)["ipaddr"].to_pylist() == ["64.58.76.224"]
-    with pytest.raises(MalformedInput, match="cut off inside <record>") as failure:
-        next(run)
-    assert (failure.value.line, failure.value.column) == (11, 4)
+    says = r"cut off inside <record> .* line 11, column 4"
+    with pytest.raises(SourceFailed, match=says) as failure:
+        list(run)
+    assert failure.value.rows_read[0] == 1
+    assert isinstance(failure.value.__cause__, MalformedInput, SourceFailed)
 
 
 def test_malformed_elements_are_counted_and_join_nothing() -> None:

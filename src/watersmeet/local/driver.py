@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Sequence
 
 import pyarrow as pa
 
-from watersmeet.errors import SourceFailed, WatersmeetError, one_line
+from watersmeet.errors import MalformedInput, SourceFailed, WatersmeetError, one_line
 from watersmeet.local.aside import Aside
 from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox, LaidDown, Wanted
 from watersmeet.local.reader import Reader
@@ -225,7 +225,9 @@ class Driver:
                 yield matches
 
     def _failure(self, failed: Failed) -> BaseException:
-        if isinstance(failed.error, WatersmeetError):
+        if isinstance(failed.error, WatersmeetError) and not isinstance(
+            failed.error, MalformedInput
+        ):
             return failed.error
         arrived = [f"{rows:,} {name}" for name, rows in self.read()]
         failure = SourceFailed(
