@@ -63,6 +63,7 @@ reproduce: setup ## the papers' figures and claims, at full scale (SCALE=0.1 for
 	@$(BIN)/watersmeet reproduce diner --scale $(SCALE) --out $(OUT)/diner
 	@$(BIN)/watersmeet reproduce miner --scale $(SCALE) --out $(OUT)/miner
 	@$(BIN)/watersmeet reproduce ssbj --scale $(SCALE) --out $(OUT)/ssbj
+	@$(BIN)/watersmeet reproduce mjoin --scale $(SCALE) --out $(OUT)/mjoin
 
 # Not uv.lock: that form names the registry each file came from, and pip cannot read it.
 lock: setup ## resolve pyproject.toml again into requirements.lock (ARGS=--upgrade for newer versions)

@@ -65,6 +65,12 @@ INKS = {
     "skipping": LineStyle("default here", "#009E73", (0, (1.2, 1.2))),
     "c-ssbj": LineStyle("SSBJ, calculated", "#7CC4EE", (0, (2, 2))),
     "c-meshjoin": LineStyle("MESHJOIN, calculated", "#F5B183", (0, (2, 2))),
+    # Schedules and purges of MJoin with metadata.
+    "priority": LineStyle("priority, by value", "#0072B2"),
+    "random": LineStyle("random turns", "#D55E00", (0, (6, 1.6))),
+    "random-rows": LineStyle("random, equal rows", "#C98A00", (0, (3, 1.2))),
+    "purge-100": LineStyle("purge after 100", "#0072B2"),
+    "purge-1": LineStyle("purge after each", "#D55E00", (0, (6, 1.6))),
     # Settings of PR-Join.
     "1MB": LineStyle("PR-Join 1 MB", "#B0508E", (0, (6, 1.6))),
     "64KB": LineStyle("PR-Join 64 KB", "#0072B2"),
