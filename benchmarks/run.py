@@ -41,6 +41,7 @@ BENCHMARKS = (
     "enrich",
     "endless",
     "promises",
+    "news",
 )
 
 
