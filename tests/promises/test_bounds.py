@@ -1,0 +1,97 @@
+"""Is it said which state promises bound, why, and what is missing?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import watersmeet as wm
+from watersmeet.promises.bounds import bounds_in_words, missing_bound
+from watersmeet.rows.schema import JoinSchema
+
+CLICKS = pa.schema(
+    {"id": pa.int64(), "at": pa.timestamp("us"), "name": pa.string(), "over": pa.bool_()}
+)
+
+
+def words(on: Any, *promises: Any) -> dict[str, str]:
+    return dict(bounds_in_words(JoinSchema.resolve(CLICKS, CLICKS, on), promises))
+
+
+def missing(on: Any, how: str, *promises: Any) -> Any:
+    return missing_bound(JoinSchema.resolve(CLICKS, CLICKS, on), how, promises)
+
+
+def test_without_promises_all_state_is_unbounded_and_a_remedy_is_named() -> None:
+    said = words("id")
+    assert said["left rows"].startswith("unbounded: nothing is promised about the right input")
+    assert "wm.punctuated('right', ...)" in said["left rows"]
+    assert "wm.ordered('left', 'id')" in said["right rows"]
+
+
+def test_order_bounds_the_other_side() -> None:
+    said = words("id", wm.ordered("left", "id"))
+    assert said["right rows"].startswith("bounded: by ordered(id) of the left input")
+    assert said["left rows"].startswith("unbounded")
+
+
+def test_a_band_without_an_end_is_not_bounded_by_a_watermark_that_goes_there() -> None:
+    after = wm.band("at", low="0 seconds")  # left comes after right, however much
+    right = wm.watermark("right", "at", "1 hour")
+    left = wm.watermark("left", "at", "1 hour")
+    assert words(["id", after], right)["left rows"].startswith("bounded")
+    said = words(["id", after], left)
+    assert said["right rows"].startswith("unbounded")
+    assert "the band has no end there" in said["left watermark(at, 1:00:00)"]
+
+
+def test_unique_keys_bound_rows_that_meet_their_partner() -> None:
+    said = words("id", wm.unique("left"))
+    assert said["right rows"].startswith("bounded as far as partners come")
+    assert "met its one partner" in said["right rows"]
+
+
+def test_what_is_only_checked_is_said_with_a_reason() -> None:
+    together = words(["id", "at"], wm.unique("left"))
+    assert "may have the same code" in together["left unique(the key)"]
+    other = words("id", wm.punctuated("left", "over", {"name": "equal"}))
+    assert "the join is not on it" in other["left punctuated(when over)"]
+
+
+def test_texts_are_dropped_by_their_first_bytes_only() -> None:
+    said = words("name", wm.unique("left"))
+    assert "texts of up to seven bytes" in said["right rows"]
+    assert missing("name", "right", wm.punctuated("left", "over", {"name": "equal"})) is not None
+
+
+@pytest.mark.parametrize(
+    ("how", "about", "lacks"),
+    [
+        ("inner", [], None),
+        ("left", ["right"], None),
+        ("left", ["left"], "left"),
+        ("anti", ["right"], None),
+        ("semi", [], "left"),
+        ("right", ["right"], "right"),
+        ("full", ["right"], "right"),
+        ("full", ["left", "right"], None),
+    ],
+)
+def test_an_outer_join_lacks_what_bounds_the_rows_that_it_keeps(
+    how: str, about: list[str], lacks: str | None
+) -> None:
+    promises = [wm.punctuated(side, "over", {"id": "equal"}) for side in about]
+    found = missing("id", how, *promises)
+    if lacks is None:
+        assert found is None
+    else:
+        assert found.side.name.lower() == lacks
+        other = {"left": "right", "right": "left"}[lacks]
+        assert f"wm.punctuated('{other}', ...)" in found.remedy
+
+
+def test_unique_keys_do_not_tell_who_never_finds_a_partner() -> None:
+    found = missing("id", "left", wm.unique("right"))
+    assert "unique(the key) does not say it" in found.cause
