@@ -68,9 +68,11 @@ def schema_of(kind: pa.DataType, on: list[str]) -> JoinSchema:
     return JoinSchema.resolve(columns, columns, on)
 
 
-WHEN: dict[str, Callable[[Row], bool]] = {
-    letter: (lambda row, letter=letter: row["mark"] == letter) for letter in "ersn"
-}
+def marked(letter: str) -> Callable[[Row], bool]:
+    return lambda row: bool(row["mark"] == letter)
+
+
+WHEN = {letter: marked(letter) for letter in "ersn"}
 
 
 def promises_of(random: Random, kind: str, on: list[str]) -> list[Any]:

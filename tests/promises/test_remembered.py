@@ -96,11 +96,11 @@ def test_boxes_that_do_not_touch_stay_apart() -> None:
     assert scale is not None
     boxes = Boxes([scale, scale], 1000)
 
-    def ends(low: list[int | None], high: list[int | None]) -> tuple[pa.Array, pa.Array]:
+    def ends(low: list[int], high: list[int]) -> tuple[pa.Array, pa.Array]:
         kind = pa.int64()
         return scale.plain(pa.array(low, kind)), scale.plain(pa.array(high, kind))
 
-    numbers: list[int | None] = list(range(40))
+    numbers = list(range(40))
     boxes.add([ends(numbers, numbers), ends([1] * 20 + [3] * 20, [2] * 20 + [4] * 20)])
     assert len(boxes) == 2
     points = [
