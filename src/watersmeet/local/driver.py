@@ -11,12 +11,13 @@ import pyarrow as pa
 from watersmeet.errors import MalformedInput, SourceFailed, WatersmeetError, one_line
 from watersmeet.local.aside import Aside
 from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox, LaidDown, Wanted
+from watersmeet.local.promised import Promised
 from watersmeet.local.reader import Reader
 from watersmeet.local.sources import Source, no_columns
 from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.enriching import EnrichQuestion
-from watersmeet.operators.family import make_operator
+from watersmeet.operators.family import make_operator, make_promised
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
@@ -50,8 +51,10 @@ class Driver:
         memory: MemoryAccount,
         claim: SpillClaim,
         wait_threshold: float,
+        promised: Promised | None = None,
     ) -> None:
         self.sources = sources
+        self.promised = promised
         self.question = question
         self.memory = memory
         self.shares = MemoryShares.split(memory.limit)
@@ -130,6 +133,17 @@ class Driver:
 
     def _make(self, schema: JoinSchema) -> JoinOperator:
         """The operator, as soon as it can be made."""
+        if self.promised is not None:
+            return make_promised(
+                self.question.algorithm,
+                schema,
+                self.promised.promises,
+                memory=self.memory,
+                spill=self.claim.area,
+                on_broken=self.promised.on_broken,
+                purge=self.promised.purge,
+                set_aside=self.promised.quarantine,
+            )
         return make_operator(
             self.question.algorithm, schema, memory=self.memory, spill=self.claim.area
         )

@@ -6,6 +6,8 @@ from watersmeet.local.driver import Driver
 from watersmeet.operators.explaining import STAGES, results_words
 from watersmeet.operators.family import find_algorithm, find_mechanism
 from watersmeet.operators.many import ManyQuestion
+from watersmeet.operators.promised.join import PromisedJoin
+from watersmeet.promises.bounds import bounds_in_words
 from watersmeet.words import megabytes, paragraph
 
 _DECISIONS = 5
@@ -26,7 +28,24 @@ def explain(driver: Driver) -> str:
     if latest:
         facts["flushes"] = f"{metrics.flush_count:,}; what left memory last, and why:"
     lines = [paragraph(name, fact) for name, fact in facts.items()]
+    lines += [paragraph(name, fact) for name, fact in _promises(driver)]
     return "\n".join(lines + [paragraph("", record, hanging=2) for record in latest])
+
+
+def _promises(driver: Driver) -> list[tuple[str, str]]:
+    """What the promises bound, and what came of them so far."""
+    if driver.promised is None or driver.schema is None:
+        return []
+    words = bounds_in_words(driver.schema, driver.promised.promises)
+    metrics, operator = driver.metrics, driver.operator
+    heard, broken = 0, "no row broke one"
+    if isinstance(operator, PromisedJoin):
+        heard = operator.promises_heard
+        if operator.broken:
+            counts = [f"{rows:,} rows broke {each}" for each, rows in operator.broken.items()]
+            broken = ", ".join(counts)
+    so_far = f"{heard:,} so far, {metrics.rows_purged:,} rows were dropped from the state, {broken}"
+    return [*words, ("promises", so_far)]
 
 
 def memory_words(driver: Driver, what: str) -> str:

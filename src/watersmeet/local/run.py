@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -16,10 +16,12 @@ from watersmeet.errors import InvalidArgument, MemoryTooSmall, RunClosed
 from watersmeet.expressions.condition import SqlCondition
 from watersmeet.local.driver import Driver
 from watersmeet.local.explain import explain
+from watersmeet.local.promised import Promised
 from watersmeet.local.sources import Source, open_source
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
+from watersmeet.promises.kinds import PromiseOfValues
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import On
 from watersmeet.store.account import MemoryAccount
@@ -39,6 +41,10 @@ def join(
     spill_dir: str | Path | None = None,
     condition: ConditionLike | str | None = None,
     suffixes: tuple[str, str] = ("", "_right"),
+    promises: Sequence[PromiseOfValues] = (),
+    on_broken: str = "fail",
+    quarantine_dir: str | Path | None = None,
+    purge: str | int = "output_rate",
 ) -> LocalJoin:
     """Join two inputs while they are still arriving.
 
@@ -71,6 +77,17 @@ def join(
         the result, or a function of a batch of them.
     suffixes
         What is appended to a name that both sides have, left and right.
+    promises
+        What the inputs will not send any more: `wm.unique`, `wm.clustered`, `wm.ordered`,
+        `wm.punctuated`, `wm.watermark`. Rows that can be part of no result any more are dropped.
+    on_broken
+        What becomes of rows that break a promise: "fail" raises, "drop" leaves them out and counts
+        them, "quarantine" writes them as Parquet files to `quarantine_dir`.
+    quarantine_dir
+        An existing directory, for on_broken="quarantine".
+    purge
+        When rows that may go are looked for: "memory" after each promise, "output_rate" after a
+        hundred, or after as many as you say; and whenever memory is full or the inputs stall.
 
     Examples
     --------
@@ -80,10 +97,13 @@ def join(
     >>> join(orders, prices, "item").read_all().sort_by("id").to_pylist()
     [{'item': 'pen', 'id': 1, 'price': 1.5}, {'item': 'cup', 'id': 2, 'price': 4.0}]
     """
+    promised = Promised.parse(
+        promises, on_broken=on_broken, quarantine_dir=quarantine_dir, purge=purge
+    )
     question = Question.parse(
         on,
         how,
-        algorithm=algorithm,
+        algorithm=algorithm if promised is None else promised.algorithm(on, algorithm),
         condition=SqlCondition(condition) if isinstance(condition, str) else condition,
         suffixes=suffixes,
     )
@@ -93,6 +113,7 @@ def join(
         memory=memory,
         wait_threshold=wait_threshold,
         spill_dir=spill_dir,
+        promised=promised,
     )
 
 
@@ -103,6 +124,7 @@ def opened(
     memory: int | str,
     wait_threshold: float,
     spill_dir: str | Path | None,
+    promised: Promised | None = None,
 ) -> LocalJoin:
     """A run of a question over inputs with these names."""
     limit, shares = MemoryShares.parse(memory)
@@ -114,13 +136,17 @@ def opened(
     ]
     for source in sources:
         check_stored(source, limit)
+    schema = question.check(*(source.schema for source in sources))
+    if promised is not None:
+        promised.check(question.algorithm, schema)
     driver = Driver(
         sources,
         question,
-        schema=question.check(*(source.schema for source in sources)),
+        schema=schema,
         memory=MemoryAccount(limit),
         claim=SpillClaim(spill_dir),
         wait_threshold=patience,
+        promised=promised,
     )
     return LocalJoin(driver)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from watersmeet.errors import InvalidArgument
@@ -12,6 +12,12 @@ from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
 from watersmeet.operators.progressive.algorithm import PROGRESSIVE
 from watersmeet.operators.progressive.join import ProgressiveJoin
+from watersmeet.operators.promised.join import (
+    PromisedJoin,
+    SetAside,
+    purged_after,
+    sides_with_one_partner,
+)
 from watersmeet.operators.rectangle.algorithm import RECTANGLE
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.reference.algorithm import REFERENCE
@@ -24,6 +30,8 @@ from watersmeet.operators.semistream.patience import Patience
 from watersmeet.operators.tree.algorithm import TREE
 from watersmeet.operators.tree.join import TreeJoin, check_tree
 from watersmeet.operators.tuning import Tuning
+from watersmeet.promises.keeper import PromiseKeeper
+from watersmeet.promises.kinds import PromiseOfValues
 from watersmeet.rows.predicates import EqualKeys, IntervalsOverlap, Predicate
 from watersmeet.rows.schema import MOST_INPUTS, JoinSchema
 from watersmeet.store.account import MemoryAccount
@@ -192,6 +200,91 @@ def restore_operator(
         tuning=tuning,
         watched=watched,
         one_partner=one_partner,
+    )
+    try:
+        join.load(area, manifest)
+    except BaseException:
+        join.close()
+        raise
+    return join
+
+
+# ---- promises of values -------------------------------------------------------------------------
+
+
+def make_promised(
+    name: str,
+    schema: JoinSchema,
+    promises: Sequence[PromiseOfValues],
+    *,
+    memory: MemoryAccount,
+    spill: SpillArea,
+    clock: Callable[[], float] = time.monotonic,
+    tuning: Tuning | None = None,
+    on_broken: str = "fail",
+    purge: str | int = "output_rate",
+    set_aside: SetAside | None = None,
+    ordered_batches: bool = True,
+) -> PromisedJoin:
+    """A new operator for the named algorithm, whose sources promise what they will not send.
+
+    `on_broken` and `ordered_batches` are those of `PromiseKeeper`; `set_aside` is given rows that
+    broke a promise. `purge` is "output_rate", "memory", or after how many promises to purge.
+    """
+    check_promised(name)
+    check_predicates(name, schema)
+    keeper = PromiseKeeper(schema, promises, on_broken=on_broken, ordered_batches=ordered_batches)
+    inner = make_operator(
+        name,
+        schema,
+        memory=memory,
+        spill=spill,
+        clock=clock,
+        tuning=replace(tuning or Tuning(), purge_after=purged_after(purge)),
+        watched=keeper.watched.predicates,
+        one_partner=sides_with_one_partner(schema, promises),
+    )
+    return PromisedJoin(inner, keeper, set_aside=set_aside)
+
+
+def check_promised(name: str) -> None:
+    """Refuse an algorithm that ignores promises."""
+    if not find_mechanism(name).watches:
+        raise InvalidArgument(
+            f"algorithm={name!r} can make no use of promises.",
+            remedy=f"Join on equal keys, by one of {', '.join(PROGRESSIVE)}.",
+        )
+
+
+def restore_promised(
+    name: str,
+    schema: JoinSchema,
+    promises: Sequence[PromiseOfValues],
+    *,
+    area: StateArea,
+    manifest: Manifest,
+    memory: MemoryAccount,
+    spill: SpillArea,
+    clock: Callable[[], float] = time.monotonic,
+    tuning: Tuning | None = None,
+    on_broken: str = "fail",
+    purge: str | int = "output_rate",
+    set_aside: SetAside | None = None,
+    ordered_batches: bool = True,
+) -> PromisedJoin:
+    """A join with promises that goes on from a saved state."""
+    join = make_promised(
+        name,
+        schema,
+        promises,
+        memory=memory,
+        spill=spill,
+        clock=clock,
+        tuning=tuning,
+        on_broken=on_broken,
+        purge=purge,
+        set_aside=set_aside,
+        ordered_batches=ordered_batches,
     )
     try:
         join.load(area, manifest)

@@ -1,0 +1,1 @@
+"""A join whose sources promise what they will not send any more."""

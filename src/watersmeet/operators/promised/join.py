@@ -1,0 +1,152 @@
+"""A join whose sources promise, in values, what they will not send any more (MJoin).
+
+The promise keeper (watersmeet/promises) takes each batch first: it splits off marker rows and rows
+that break a promise, and says which codes are promised now. Those are told to the join after the
+rows of their batch, since no promise is about rows that came before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+
+from watersmeet.errors import InvalidArgument
+from watersmeet.model import Side
+from watersmeet.operators.base import JoinOperator, Manifest, StateArea
+from watersmeet.operators.metrics import Metrics
+from watersmeet.promises.keeper import Broken, PromiseKeeper
+from watersmeet.promises.kinds import PromiseOfValues, Unique
+from watersmeet.rows.address import Matches
+from watersmeet.rows.promises import Promise
+from watersmeet.rows.schema import JoinSchema
+
+# Runs are merged, and those on disk are looked at, after so many batches: a runtime whose inputs
+# never stall has no other time for it.
+_TIDY_AFTER = 64
+# Batch purging "after every 100 punctuations" (MJoin, section 6.2).
+_BATCH = 100
+_GOALS = {"memory": 1, "output_rate": _BATCH}
+
+SetAside = Callable[[Broken], None]
+
+
+class PromisedJoin:
+    """Another join, which is told the promises of its sources.
+
+    Each result comes exactly once, because it does so in the other join, which gets each row once
+    and no promise before the rows that it is not about.
+    """
+
+    def __init__(
+        self, inner: JoinOperator, keeper: PromiseKeeper, *, set_aside: SetAside | None = None
+    ) -> None:
+        """`set_aside` is given the rows that broke a promise."""
+        self.inner = inner
+        self.keeper = keeper
+        self.broken: Counter[str] = Counter()
+        """How many rows broke which promise."""
+        self.promises_heard = 0
+        self._set_aside = set_aside
+        self._untidy = 0
+
+    @property
+    def metrics(self) -> Metrics:
+        return self.inner.metrics
+
+    @property
+    def limit(self) -> int:
+        return self.inner.limit
+
+    def push(self, input: int, batch: pa.RecordBatch) -> Iterator[Matches]:
+        heard = self.keeper.take(Side(input), batch)
+        if heard.broken is not None:
+            self.broken.update(heard.broken.counts())
+            self.metrics.broken_promises += len(heard.broken.rows)
+            if self._set_aside is not None:
+                self._set_aside(heard.broken)
+        if len(heard.rows):
+            yield from self.inner.push(input, heard.rows)
+        for side, promise in heard.promises:
+            yield from self.punctuate(side, promise)
+        self._untidy += 1
+        if self._untidy >= _TIDY_AFTER:
+            yield from self.tidy()
+
+    def punctuate(self, input: int, promise: Promise) -> Iterator[Matches]:
+        self.promises_heard += 1
+        return self.inner.punctuate(input, promise)
+
+    def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
+        return self.inner.idle(pause)
+
+    def settle(self, pause: Callable[[], bool] = lambda: False) -> Iterator[Matches]:
+        return self.inner.settle(pause)
+
+    def end(self, input: int) -> Iterator[Matches]:
+        return self.inner.end(input)
+
+    def finish(self) -> Iterator[Matches]:
+        return self.inner.finish()
+
+    def resize(self, limit: int) -> Iterator[Matches]:
+        return self.inner.resize(limit)
+
+    def lend(self, nbytes: int) -> Iterator[Matches]:
+        return self.inner.lend(nbytes)
+
+    def tidy(self) -> Iterator[Matches]:
+        self._untidy = 0
+        return self.inner.tidy()
+
+    def owed(self) -> list[int]:
+        return self.inner.owed()
+
+    def save(self, area: StateArea) -> Manifest:
+        promised = {
+            "keeper": self.keeper.save(),
+            "broken": dict(self.broken),
+            "heard": self.promises_heard,
+        }
+        return self.inner.save(area) | {"promised": promised}
+
+    def load(self, area: StateArea, manifest: Manifest) -> None:
+        saved = manifest["promised"]
+        self.keeper.load(saved["keeper"])
+        self.inner.load(area, manifest)
+        self.broken = Counter(saved["broken"])
+        self.promises_heard = saved["heard"]
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def sides_with_one_partner(
+    schema: JoinSchema, promises: Sequence[PromiseOfValues]
+) -> tuple[Side, ...]:
+    """The sides whose rows have one partner at most, because the columns of the other side that
+    are unique are part of its key."""
+    found = set[Side]()
+    for promise in promises:
+        if isinstance(promise, Unique):
+            keys = {key.of(promise.side) for key in schema.keys}
+            if keys and (promise.columns is None or keys.issuperset(promise.columns)):
+                found.add(promise.side.other)
+    return tuple(sorted(found))
+
+
+def purged_after(purge: str | int) -> int:
+    """After how many promises rows in memory are looked through, for what the user calls `purge`.
+
+    >>> purged_after("memory"), purged_after("output_rate"), purged_after(20)
+    (1, 100, 20)
+    """
+    if isinstance(purge, str) and purge in _GOALS:
+        return _GOALS[purge]
+    if isinstance(purge, int) and not isinstance(purge, bool) and purge > 0:
+        return purge
+    raise InvalidArgument(
+        f"purge={purge!r} does not say when to purge.",
+        remedy='Give "memory", "output_rate", or after how many promises.',
+    )
