@@ -11,6 +11,7 @@ import pytest
 
 import watersmeet as wm
 from watersmeet.errors import InvalidArgument, PromiseBroken
+from watersmeet.promises.kinds import PromiseOfValues
 
 NEWS = pa.table({"sno": [79, 80, 81], "keyword": ["card", "bank", "coin"]})
 READS = pa.table(
@@ -20,7 +21,10 @@ READS = pa.table(
         "over": [False, False, False, True, False, False],
     }
 )
-PROMISES = [wm.unique("left", "sno"), wm.punctuated("right", "over", {"sno": "equal"})]
+PROMISES: list[PromiseOfValues] = [
+    wm.unique("left", "sno"),
+    wm.punctuated("right", "over", {"sno": "equal"}),
+]
 
 
 def test_the_example_of_the_paper(tmp_path: Path) -> None:

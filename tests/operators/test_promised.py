@@ -20,6 +20,7 @@ from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.promised.join import PromisedJoin
 from watersmeet.operators.tuning import Costs, Tuning
 from watersmeet.promises.keeper import Broken
+from watersmeet.promises.kinds import PromiseOfValues
 from watersmeet.rows.address import Matches
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
@@ -29,7 +30,10 @@ from watersmeet.testing.schedule import StateFolder
 L, R = Side
 NEWS = pa.schema({"sno": pa.int64(), "title": pa.string()})
 READS = pa.schema({"sno": pa.int64(), "who": pa.int64(), "over": pa.bool_()})
-ONE_TO_MANY = [wm.unique("left"), wm.punctuated("right", "over", {"sno": "equal"})]
+ONE_TO_MANY: list[PromiseOfValues] = [
+    wm.unique("left"),
+    wm.punctuated("right", "over", {"sno": "equal"}),
+]
 FEW_ROWS = Tuning(partitions=2, costs=Costs(random=0.01, sequential=0.001), memory_rows=12)
 
 
