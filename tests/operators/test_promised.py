@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import watersmeet as wm
+from tests.contract.test_planted_bugs import Bug
 from watersmeet.errors import InvalidArgument, PromiseBroken
 from watersmeet.model import Side
 from watersmeet.operators.family import make_promised, restore_promised
@@ -179,3 +180,35 @@ def test_an_algorithm_without_use_for_promises_is_refused(tmp_path: Path) -> Non
         make_promised("diner", schema, ONE_TO_MANY, **resources(tmp_path))
     with pytest.raises(InvalidArgument, match="does not say when to purge"):
         make_promised("rpj", schema, ONE_TO_MANY, **resources(tmp_path), purge="never")
+
+
+# ---- mistakes made on purpose -------------------------------------------------------------------
+
+BUGS = {
+    "a promise is applied before the rows of its batch": Bug(
+        "rpj",
+        (PromisedJoin, "push"),
+        "yield from self.inner.push(input, heard.rows)",
+        "yield from (m for s, p in heard.promises for m in self.punctuate(s, p)); "
+        "yield from self.inner.push(input, heard.rows)",
+    ),
+    "what was promised is not checked any more after a restart": Bug(
+        "rpj",
+        (PromisedJoin, "load"),
+        'self.keeper.load(saved["keeper"])',
+        "pass",
+    ),
+    "promises are checked and not told": Bug(
+        "rpj",
+        (PromisedJoin, "push"),
+        "yield from self.punctuate(side, promise)",
+        "yield from ()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_these_tests_notice(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    BUGS[name].plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        test_one_to_many_with_punctuations("full", "memory", tmp_path)
