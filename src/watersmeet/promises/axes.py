@@ -130,8 +130,10 @@ class Axis:
         wide = self._slack(slack)
         if pt.is_floating(self.kind):
             floats = float_of(codes)
-            with np.errstate(over="ignore"):
-                there = float_code(floats + (float(wide) if up else -float(wide)) + 0.0)
+            with np.errstate(over="ignore", invalid="ignore"):
+                # Where values were rounded already, what is promised stays that much behind.
+                far = float(wide) + (2 * np.spacing(np.abs(floats)) if self.rounds else 0.0)
+                there = float_code((floats + far if up else floats - far) + 0.0)
             return np.where(np.isnan(floats), np.uint64(LAST_CODE), there)
         steps = np.uint64(min(math.floor(wide), LAST_CODE))
         if up:
