@@ -86,19 +86,14 @@ class Drive:
         self._processor = 0.0
         self._emitted = [0, 0]
         (directory / "spill").mkdir(parents=True)
-        self._plan = StreamPlan(
-            question=Question.parse(
-                "k", "semi", algorithm="rpj", condition=None, suffixes=("", "_right")
-            ),
-            schemas=_ARROW,
-            wire=Wire.of(*_SPARK),
-            instances=1,
-            memory=_MEMORY,
-            state=StateDirectory.parse(directory / "state"),
-            spill_dir=str(directory / "spill"),
-            wait_threshold=0.0,
-            budget=0.001,
+        self._plan = self._made_plan(directory)
+
+    def _made_plan(self, directory: Path) -> StreamPlan:
+        question = Question.parse(
+            "k", "semi", algorithm="rpj", condition=None, suffixes=("", "_right")
         )
+        wire = Wire.of(*_SPARK)
+        return StreamPlan(question=question, schemas=_ARROW, wire=wire, **settings(directory))
 
     def run(self, looks: Sequence[int], *, longest: float = LONGEST_SECONDS) -> None:
         """Run batches until the last of these numbers, and look at each of them."""
@@ -176,6 +171,18 @@ class Drive:
         print(f"  {look}", file=sys.stderr, flush=True)
 
 
+def settings(directory: Path) -> dict[str, Any]:
+    """Of a plan with one instance, whose files are in a directory."""
+    return {
+        "instances": 1,
+        "memory": _MEMORY,
+        "state": StateDirectory.parse(directory / "state"),
+        "spill_dir": str(directory / "spill"),
+        "wait_threshold": 0.0,
+        "budget": 0.001,
+    }
+
+
 @contextmanager
 def _as_task(drive: Drive) -> Iterator[None]:
     """Have the host believe that it runs in a task of Spark."""
@@ -211,7 +218,7 @@ def run(places: Places, *, quick: bool) -> Section:
         "from the state on disk. The time is the median of the latest 500 batches, that of the "
         "processor their mean; files and their bytes are all there are, spilled ones too.",
         rows=[row_of(look) for look in drive.looks],
-        claims=_claims(drive),
+        claims=endless_claims(drive),
         measured=drive,
     )
 
@@ -228,7 +235,7 @@ def row_of(look: Look) -> Row:
     }
 
 
-def _claims(drive: Drive) -> list[Claim]:
+def endless_claims(drive: Drive) -> list[Claim]:
     first, last = drive.looks[0], drive.looks[-1]
     span = f"from batch {first.batch:,} to {last.batch:,}"
     slower = last.processor_milliseconds / first.processor_milliseconds

@@ -178,6 +178,21 @@ def close(folder: Path, *, rows: int, files: int, width: int, keys: int = 0) -> 
     return Relations(left=tables[0], right=tables[1])
 
 
+def passing(folder: Path, *, rows: int, files: int, keys: int, span: int, late: int) -> Relations:
+    """Events of a `span` of seconds, with random keys. They come in the order of their times, but
+    for some that come later, by up to `late` seconds."""
+    tables = []
+    for number, name in enumerate(("left", "right")):
+        rng = np.random.default_rng([rows, keys, number])
+        moments = np.sort(rng.integers(0, span, rows))
+        order = np.argsort(moments + rng.integers(0, late + 1, rows), kind="stable")
+        columns = {"key": rng.integers(0, keys, rows), f"{name}_time": moments[order]}
+        columns |= {f"{name}_id": np.arange(rows)}
+        _write(pa.table(columns), folder / name, files=files)
+        tables.append(Table(folder=str(folder / name), columns=tuple(columns)))
+    return Relations(left=tables[0], right=tables[1])
+
+
 def expected_close(relations: Relations, *, width: int) -> tuple[int, int]:
     """Rows and checksum of the join of relations that are `close`, without joining.
 

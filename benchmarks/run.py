@@ -28,6 +28,7 @@ BENCHMARKS = (
     "spark-bands",
     "spark-many",
     "spark-enrich",
+    "spark-promises",
     "tpch",
     "aggregates",
     "symmetric",
@@ -40,6 +41,7 @@ BENCHMARKS = (
     "memory",
     "enrich",
     "endless",
+    "endless-promises",
     "promises",
     "news",
 )

@@ -24,7 +24,7 @@ from benchmarks.questions import QUESTIONS
 from benchmarks.relations import Relations, Table
 from benchmarks.spark_checksum import added_up, checksum, wrapping
 
-_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,17 +180,17 @@ def our_streams(stage: Stage) -> dict[str, Any]:
     """Ours, with its state on local disk."""
     state = stage.scratch / f"state-{uuid.uuid4().hex}"
     joined = wm.join_streams(*stage.streams(), on=stage.on, memory=stage.memory, state=state)
-    return _streamed(stage, joined)
+    return streamed(stage, joined)
 
 
 def spark_streams(stage: Stage) -> dict[str, Any]:
     """Spark's own stream-stream join, its state in RocksDB, one partition of it for each core."""
-    settings = {
-        "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,
+    chosen = {
+        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
         "spark.sql.shuffle.partitions": str(stage.spark.sparkContext.defaultParallelism),
     }
-    with _settings(stage.spark, settings):
-        return _streamed(stage, stage.joined_by_spark(*stage.streams()))
+    with settings(stage.spark, chosen):
+        return streamed(stage, stage.joined_by_spark(*stage.streams()))
 
 
 def spark_aggregate(stage: Stage) -> dict[str, Any]:
@@ -286,7 +286,7 @@ def our_enrich(stage: Stage) -> dict[str, Any]:
     stream, master = stage.streams()[0], stage.tables()[1]
     joined = wm.enrich(stream, master, stage.on, state=state, memory=stage.memory)
     laid_down = stage.seconds
-    found = _streamed(stage, joined)
+    found = streamed(stage, joined)
     records = wm.stream_metrics(state)
     served = sum(record["enriched"]["cache_hits"] for record in records)
     restored = sum(record["restored"] for record in records)
@@ -297,18 +297,18 @@ def our_enrich(stage: Stage) -> dict[str, Any]:
 
 def spark_static(stage: Stage) -> dict[str, Any]:
     """Spark's own join of a stream with a table, which it reads for every micro-batch."""
-    settings = {
+    chosen = {
         "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.shuffle.partitions": str(stage.spark.sparkContext.defaultParallelism),
     }
-    with _settings(stage.spark, settings):
-        return _streamed(stage, stage.joined_by_spark(stage.streams()[0], stage.tables()[1]))
+    with settings(stage.spark, chosen):
+        return streamed(stage, stage.joined_by_spark(stage.streams()[0], stage.tables()[1]))
 
 
 def spark_broadcast(stage: Stage) -> dict[str, Any]:
     """The same with the whole table in the memory of every executor."""
     master = sf.broadcast(stage.tables()[1])
-    return _streamed(stage, stage.joined_by_spark(stage.streams()[0], master))
+    return streamed(stage, stage.joined_by_spark(stage.streams()[0], master))
 
 
 PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
@@ -338,15 +338,16 @@ PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
 
 
 @contextmanager
-def _settings(spark: SparkSession, settings: dict[str, str]) -> Iterator[None]:
-    before = {name: str(spark.conf.get(name)) for name in settings}
-    for name, value in settings.items():
+def settings(spark: SparkSession, chosen: dict[str, str]) -> Iterator[None]:
+    """A session with these settings, for a while."""
+    before = {name: spark.conf.get(name) for name in chosen}
+    for name, value in chosen.items():
         spark.conf.set(name, value)
     try:
         yield
     finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
+        for name, old in before.items():
+            spark.conf.set(name, str(old))
 
 
 @contextmanager
@@ -408,8 +409,12 @@ def _join_name(joined: DataFrame) -> str:
     return next((word for word in executed.split() if word.endswith("Join")), "unknown")
 
 
-def _streamed(stage: Stage, joined: DataFrame) -> dict[str, Any]:
-    """Run a streaming query over all files there are; count, and add up, what reaches its sink."""
+def streamed(
+    stage: Stage, joined: DataFrame, *, state: Callable[[Any], dict[str, int]] | None = None
+) -> dict[str, Any]:
+    """Run a streaming query over all files there are; count, and add up, what reaches its sink.
+
+    `state` says what a progress of Spark's tells about its state: the most of each is noted."""
     with wrapping(stage.spark):
         aggregates = [sf.count(sf.lit(1)).alias("rows")]
         if stage.check:
@@ -431,5 +436,10 @@ def _streamed(stage: Stage, joined: DataFrame) -> dict[str, Any]:
         "notes": {
             "batch_ms": [p.durationMs["triggerExecution"] for p in query.recentProgress],
             "batch_rows": [p.numInputRows for p in query.recentProgress],
+            **_most([state(p) for p in query.recentProgress] if state else []),
         },
     }
+
+
+def _most(told: list[dict[str, int]]) -> dict[str, int]:
+    return {name: max(each[name] for each in told) for name in told[0]} if told else {}

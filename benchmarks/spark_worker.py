@@ -30,6 +30,7 @@ def main() -> None:
     import watersmeet as wm
     from benchmarks.relations import Relations
     from benchmarks.spark_peers import PEERS, Stage
+    from benchmarks.spark_promised import PROMISED
 
     if opening["plain"]:
         spark = _plain_session(opening["cores"])
@@ -50,7 +51,7 @@ def main() -> None:
             settings=order["settings"],
         )
         try:
-            _say(PEERS[order["peer"]](stage), answers)
+            _say((PEERS | PROMISED)[order["peer"]](stage), answers)
         except Exception as error:  # whatever a peer raises is its result
             traceback.print_exc()
             text = f"{type(error).__name__}: {error}".splitlines()[0]

@@ -16,9 +16,9 @@ from watersmeet import errors
 __all__ = [
     "StreamLog", "__version__", "aggregate", "avg", "band", "between", "clustered", "count",
     "enrich", "errors", "explain_stream", "join", "join_many", "join_many_streams", "join_streams",
-    "local", "ordered", "overlaps", "plan_enrich", "postgres", "punctuated", "session", "stddev",
-    "stddev_pop", "stream_error", "stream_metrics", "sum", "unique", "var_pop", "variance",
-    "watermark", "within",
+    "local", "ordered", "overlaps", "plan_enrich", "postgres", "punctuated", "quarantine",
+    "session", "stddev", "stddev_pop", "stream_error", "stream_metrics", "sum", "unique", "var_pop",
+    "variance", "watermark", "within",
 ]  # fmt: skip
 
 # What needs Spark, and the module it comes from.
@@ -31,6 +31,7 @@ _SPARK = {
     "join_many": "watersmeet.spark.tables.many",
     "join_many_streams": "watersmeet.spark.streams.many",
     "join_streams": "watersmeet.spark.streams.join",
+    "quarantine": "watersmeet.spark.microbatches.quarantine",
     "session": "watersmeet.spark.session",
     "stream_error": "watersmeet.spark.microbatches.failure",
     "stream_metrics": "watersmeet.spark.microbatches.metrics",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from watersmeet.spark.explain_stream import explain_stream
     from watersmeet.spark.microbatches.failure import stream_error
     from watersmeet.spark.microbatches.metrics import StreamLog, stream_metrics
+    from watersmeet.spark.microbatches.quarantine import quarantine
     from watersmeet.spark.session import session
     from watersmeet.spark.streams.join import join_streams
     from watersmeet.spark.streams.many import join_many_streams

@@ -67,6 +67,21 @@ class OrderRule(Rule):
         floors = self._floors(codes)
         return Step(promised.ORDERED, codes, floors, there, bound=bound)
 
+    def furthest(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The one of these rows that promises as much as all of them; none if all are null."""
+        codes, there, _ = self._codes(rows)
+        index = np.flatnonzero(there)
+        if len(index):
+            index = index[np.argmax(codes[index], keepdims=True)]
+        return rows.take(pa.array(index))
+
+    def is_further(self, rows: pa.RecordBatch) -> bool:
+        """Whether these rows promise more than was promised before."""
+        codes, there, bound = self._codes(rows)
+        if not self._bound[0].is_valid:
+            return bool(there.any())
+        return bool((self._floors(codes[there]) > bound).any())
+
     def _codes(self, rows: pa.RecordBatch) -> tuple[Codes, Mask, int]:
         """Codes that rise as values are promised to, and the bound as one of them."""
         values = self._scale.plain(rows.column(self._place))

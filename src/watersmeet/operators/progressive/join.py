@@ -201,6 +201,11 @@ class ProgressiveJoin:
         if less and self.workspace.may_sweep and memory.used + less > memory.capacity:
             yield from self.purging.sweep()
 
+    @property
+    def rows_kept(self) -> int:
+        """Rows of both sides in memory and on disk."""
+        return int(self.workspace.memory.rows.sum() + self.workspace.expected.on_disk.sum())
+
     def _flush_all(self, reason: str) -> Iterator[Matches]:
         every = product(Side, range(self.workspace.tuning.partitions))
         yield from self.arrivals.flush(self.workspace.memory.rows, dict.fromkeys(every, reason))

@@ -20,6 +20,7 @@ from watersmeet.spark.microbatches.state import Manifest, StateDirectory
 from watersmeet.spark.microbatches.task import Task
 from watersmeet.spark.microbatches.wire import Wire
 from watersmeet.spark.routing import HashRouter
+from watersmeet.store.spill import SpillArea
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class EnrichPlan:
             },
         )
 
-    def arrivals(self, task: Task, before: Manifest | None) -> EnrichArrivals:
+    def arrivals(self, task: Task, before: Manifest | None, area: SpillArea) -> EnrichArrivals:
         return EnrichArrivals(
             self.join,
             self.wire,

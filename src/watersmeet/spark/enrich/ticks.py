@@ -15,7 +15,6 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from watersmeet.spark.enrich.masters import Masters
 from watersmeet.spark.microbatches.state import StateDirectory
 from watersmeet.spark.microbatches.ticks import TickPlan, TickReader, Ticks
-from watersmeet.spark.microbatches.wire import Tags
 
 
 class MasterTicks(Ticks):
@@ -63,7 +62,7 @@ class MasterTickReader(TickReader):
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         if not isinstance(partition, Newer):
             return super().read(partition)
-        kind = Tags(len(self._plan.names)).newer
+        kind = self._plan.tags.newer
         return (row for _ in range(partition.value) for row in self._words(kind))
 
     def _newest(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from watersmeet.operators.base import JoinOperator
 from watersmeet.rows.address import Matches
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.microbatches.contents import Contents
-from watersmeet.spark.microbatches.state import Manifest
+from watersmeet.spark.microbatches.state import InstanceState, Manifest
 from watersmeet.spark.microbatches.task import Task, check_instance
 from watersmeet.spark.microbatches.wire import Wire
 from watersmeet.store.leftovers import Leftovers
@@ -67,6 +68,14 @@ class Arrivals(ABC):
             "settled": self.settled,
         }
 
+    def put_files(self, state: InstanceState) -> list[str]:
+        """Make files that this batch wrote a part of the version; their names."""
+        return []
+
+    def record(self, operator: JoinOperator) -> dict[str, Any]:
+        """What the metrics of the batch say that only some joins count."""
+        return {}
+
     def _push(self, operator: JoinOperator, batch: pa.RecordBatch) -> Iterator[Matches]:
         tags = self._wire.tags
         kinds = check_instance(batch, tags, self._task)
@@ -78,16 +87,20 @@ class Arrivals(ABC):
                 self._check_open(input, count)
                 rows = batch if count == len(batch) else batch.filter(pa.array(mine))
                 rows = self._wire.unload(input, rows, self._join.inputs[input])
-                yield from operator.push(input, rows)
+                yield from operator.push(input, self._kept(input, rows))
                 del rows  # Or they would stay in memory while those of other inputs are joined.
-        self._hear(kinds)
+        self._hear(batch, kinds)
 
     # ---- what joins differ in -------------------------------------------------------------------
 
     def _check_open(self, input: int, count: int) -> None:  # noqa: B027, not all need it
         """Refuse so many rows of an input that may have none."""
 
-    def _hear(self, kinds: NDArray[np.int32]) -> None:  # noqa: B027
+    def _kept(self, input: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Those of an input's rows that take part in the join."""
+        return rows
+
+    def _hear(self, batch: pa.RecordBatch, kinds: NDArray[np.int32]) -> None:  # noqa: B027
         """Note the words among rows of these kinds."""
 
     @abstractmethod

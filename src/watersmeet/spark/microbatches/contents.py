@@ -1,7 +1,8 @@
 """What a micro-batch is made of: enough to know it again, whatever the order of its rows.
 
-For each input the number of rows and the sum of their hashes, and which ends were in it. A sum does
-not depend on the order, and a row that comes twice counts twice.
+For each input, and for each promise with marker rows, the number of rows and the sum of their
+hashes, and which ends were in it. A sum does not depend on the order, and a row that comes twice
+counts twice.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Contents:
         self.rows = [0] * tags.inputs
         self.sums = [0] * tags.inputs
         self.ends: set[int] = set()
+        self.markers = [[0, 0] for _ in range(tags.markers)]
+        """For each promise with marker rows, how many came and the sum of their hashes."""
         self._tags = tags
 
     def add(self, batch: pa.RecordBatch, kinds: NDArray[np.int32]) -> None:
@@ -37,12 +40,20 @@ class Contents:
         for input in range(self._tags.inputs):
             mine = hashes if (kinds == input).all() else hashes[kinds == input]
             self.rows[input] += len(mine)
-            self.sums[input] = (self.sums[input] + int(mine.sum(dtype=np.uint64))) % _SUMS
+            self.sums[input] = _sum(self.sums[input], mine)
             if (kinds == self._tags.end(input)).any():
                 self.ends.add(input)
+        for number, marker in enumerate(self.markers):
+            mine = hashes[kinds == self._tags.marker(number)]
+            marker[:] = marker[0] + len(mine), _sum(marker[1], mine)
 
     def describe(self) -> dict[str, Any]:
-        return {"rows": self.rows, "sums": self.sums, "ends": sorted(self.ends)}
+        markers = {"markers": self.markers} if self.markers else {}
+        return {"rows": self.rows, "sums": self.sums, "ends": sorted(self.ends), **markers}
+
+
+def _sum(so_far: int, hashes: Hashes) -> int:
+    return (so_far + int(hashes.sum(dtype=np.uint64))) % _SUMS
 
 
 def row_hashes(columns: list[pa.Array], rows: int) -> Hashes:

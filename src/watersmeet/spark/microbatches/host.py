@@ -27,6 +27,7 @@ from watersmeet.spark.microbatches.identity import Identity, another_query
 from watersmeet.spark.microbatches.metrics import BatchCounts, appended
 from watersmeet.spark.microbatches.output import Output, emit
 from watersmeet.spark.microbatches.places import check_apart_from_checkpoints
+from watersmeet.spark.microbatches.quarantine import release, take_back
 from watersmeet.spark.microbatches.state import InstanceState, Manifest
 from watersmeet.spark.microbatches.task import Task, check_instance
 from watersmeet.store.account import MemoryAccount
@@ -67,6 +68,7 @@ def run_batch(plan: Hosted, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
             identity.check(done)
             _check_again(task, done, state)
             _check_contents(plan, task, done, state=state, batches=batches)
+        release(plan.state, state, done)
         yield from emit(done, state, plan.join.output)
 
 
@@ -95,7 +97,7 @@ def _check_contents(
     Within one run of a query it is. A run that goes on from an older checkpoint than the state's
     makes other batches of the same numbers.
     """
-    same_run = done["attempt"].split(" ")[0] == task.run
+    same_run = Task.run_of(done["attempt"]) == task.run
     contents = Contents(plan.wire.tags)
     for batch in batches:
         kinds = check_instance(batch, plan.wire.tags, task)
@@ -126,7 +128,7 @@ class BatchRun:
         live = self._operator(before)
         try:
             counts = BatchCounts(live.operator.metrics)
-            arrivals = self._plan.arrivals(self._task, before)
+            arrivals = self._plan.arrivals(self._task, before, live.claim.area)
             output = Output(live.claim.area, self._plan.join)
             for matches in arrivals.feed(live.operator, batches, live.leftovers):
                 output.append(matches)
@@ -140,6 +142,7 @@ class BatchRun:
                 memory_limit=self._plan.memory,
                 state_bytes=sum(size for size, _ in manifest["files"].values()),
                 seconds=round(time.monotonic() - began, 3),
+                **arrivals.record(live.operator),
             )
             manifest["batches"] = appended(before, record)
             won = self._state.commit(batch, manifest)
@@ -162,6 +165,7 @@ class BatchRun:
         batch, versions = self._task.batch, self._state.versions()
         if batch == 0 and not versions:
             self._begin()
+            take_back(self._plan.state, self._state, batch)
             return None
         manifest = self._state.read(batch - 1) if batch - 1 in versions else None
         if manifest is None:
@@ -173,6 +177,9 @@ class BatchRun:
             raise missing(self._task, next_one)
         self._identity.check(manifest)
         self._state.verify(manifest)
+        if Task.run_of(manifest["attempt"]) != self._task.run:
+            # Whoever took the state back left what was put aside since then.
+            take_back(self._plan.state, self._state, batch)
         return manifest
 
     def _begin(self) -> None:
@@ -227,14 +234,16 @@ class BatchRun:
         """The new version, whose files are all in place."""
         operator = None if arrivals.finished else live.operator.save(self._state)
         described = output.finish(self._state)
-        names = [] if operator is None else list(operator["files"])
+        names = arrivals.put_files(self._state)
+        about = arrivals.describe(live.operator)
+        names += [] if operator is None else list(operator["files"])
         if described is not None:
             names.append(described["name"])
         return self._identity.describe() | {
             "id": uuid.uuid4().hex,
             "batch": self._task.batch,
             "attempt": self._task.attempt,
-            **arrivals.describe(live.operator),
+            **about,
             "owed": [0] * len(self._plan.names) if operator is None else live.operator.owed(),
             "operator": operator,
             "output": described,

@@ -12,6 +12,7 @@ from watersmeet.spark.microbatches.identity import Identity
 from watersmeet.spark.microbatches.state import Manifest, StateDirectory
 from watersmeet.spark.microbatches.task import Task
 from watersmeet.spark.microbatches.wire import Wire
+from watersmeet.store.spill import SpillArea
 
 Resources = Mapping[str, Any]
 """memory, spill and tuning, as operators are given them."""
@@ -52,8 +53,9 @@ class Hosted(Protocol):
         """What a state must have been made by. `query` is None before the query has started."""
         ...
 
-    def arrivals(self, task: Task, before: Manifest | None) -> Arrivals:
-        """What a batch brings, which goes on from a version; None for the first batch."""
+    def arrivals(self, task: Task, before: Manifest | None, area: SpillArea) -> Arrivals:
+        """What a batch brings, which goes on from a version; None for the first batch. Files of
+        the batch may be written in the area."""
         ...
 
     def make(self, task: Task, resources: Resources) -> JoinOperator:

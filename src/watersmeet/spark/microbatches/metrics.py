@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,7 @@ def _summed(batch: int, records: list[dict[str, Any]]) -> dict[str, Any]:
         "results": {stage: sum(record["results"][stage] for record in records) for stage in stages},
         **{name: sum(record[name] for record in records) for name in _SUMMED},
         **_enriched(records),
+        **_promised(records),
         "memory_peak": max(record["memory_peak"] for record in records),
         "seconds": max(record["seconds"] for record in records),
         "latest_flushes": [
@@ -127,6 +129,18 @@ def _enriched(records: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
     """What only joins with a master table count."""
     own: list[dict[str, int]] = [record["enriched"] for record in records if "enriched" in record]
     return {"enriched": {name: sum(each[name] for each in own) for name in own[0]}} if own else {}
+
+
+def _promised(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """What only joins with promises count."""
+    own = [record["promises"] for record in records if "promises" in record]
+    if not own:
+        return {}
+    broken: Counter[str] = Counter()
+    for each in own:
+        broken.update(each["broken"])
+    totals = {name: sum(each[name] for each in own) for name in own[0] if name != "broken"}
+    return {"promises": {**totals, "broken": dict(broken)}}
 
 
 class StreamLog(StreamingQueryListener):

@@ -26,7 +26,11 @@ class Task:
     @property
     def run(self) -> str:
         """From one start of the query to its end: within it, a batch of a number is one batch."""
-        return self.attempt.split(" ")[0]
+        return self.run_of(self.attempt)
+
+    @staticmethod
+    def run_of(attempt: str) -> str:
+        return attempt.split(" ")[0]
 
     @classmethod
     def current(cls) -> Task:

@@ -83,6 +83,12 @@ class TickPlan:
     """Seconds between two ticks; None for none but those that a trigger asks for."""
     names: tuple[str, ...]
     """What the streams are called."""
+    markers: int = 0
+    """How many promises have marker rows."""
+
+    @property
+    def tags(self) -> Tags:
+        return Tags(len(self.names), self.markers)
 
 
 class Ticks(DataSource):
@@ -155,12 +161,12 @@ class TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Settle(0)] if end.get("settle") and end != start else []
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        return self._words(Tags(len(self._plan.names)).settle)
+        return self._words(self._plan.tags.settle)
 
     def _words(self, kind: int) -> Iterator[tuple[Any, ...]]:
         """A row of a kind for each instance."""
         nothing = (None,) * (self._width - 1)
-        tags = Tags(len(self._plan.names))
+        tags = self._plan.tags
         return ((tags.number(instance, kind), *nothing) for instance in range(self._plan.instances))
 
     def _now(self) -> int:

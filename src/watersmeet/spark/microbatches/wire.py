@@ -29,6 +29,8 @@ class Tags:
     input's number."""
 
     inputs: int
+    markers: int = 0
+    """How many promises have marker rows, which are of a kind of their own each."""
 
     def end(self, input: int) -> int:
         """The kind that is the word that an input has ended."""
@@ -44,9 +46,13 @@ class Tags:
         """The kind that is the word that a newer version of a master table is there."""
         return 2 * self.inputs + 1
 
+    def marker(self, number: int) -> int:
+        """The kind that is a marker row of the promise of this number among those that have any."""
+        return self.newer + 1 + number
+
     @property
     def _bits(self) -> int:
-        return self.newer.bit_length()
+        return (self.newer + self.markers).bit_length()
 
     def column(self, instance: Column, kind: int) -> Column:
         shifted = sf.shiftleft(instance.cast("int"), self._bits)
@@ -70,9 +76,11 @@ class Wire:
 
     slots: tuple[DataType, ...]
     places: tuple[tuple[int, ...], ...]
+    markers: tuple[int, ...] = ()
+    """Of each promise that has marker rows, the input that they come with."""
 
     @classmethod
-    def of(cls, *schemas: StructType) -> Wire:
+    def of(cls, *schemas: StructType, markers: tuple[int, ...] = ()) -> Wire:
         slots: list[DataType] = []
         places = []
         for schema in schemas:
@@ -88,11 +96,11 @@ class Wire:
                     mine.append(len(slots))
                     slots.append(field.dataType)
             places.append(tuple(mine))
-        return cls(tuple(slots), tuple(places))
+        return cls(tuple(slots), tuple(places), markers)
 
     @property
     def tags(self) -> Tags:
-        return Tags(len(self.places))
+        return Tags(len(self.places), len(self.markers))
 
     @property
     def schema(self) -> StructType:

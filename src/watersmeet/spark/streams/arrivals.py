@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.errors import StateError
@@ -48,7 +49,7 @@ class StreamArrivals(Arrivals):
     def describe(self, operator: JoinOperator) -> Manifest:
         return super().describe(operator) | {"ended": self.ended}
 
-    def _hear(self, kinds: NDArray[np.int32]) -> None:
+    def _hear(self, batch: pa.RecordBatch, kinds: NDArray[np.int32]) -> None:
         tags = self._wire.tags
         self._ending |= {n for n in range(tags.inputs) if (kinds == tags.end(n)).any()}
 

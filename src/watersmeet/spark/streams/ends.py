@@ -12,15 +12,19 @@ from pyspark.sql.types import BooleanType, NullType
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import JoinType, Side
+from watersmeet.promises.bounds import missing_bound
+from watersmeet.promises.kinds import PromiseOfValues
 from watersmeet.rows.on import name_of
+from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.keys import first_line
+from watersmeet.spark.streams.batch_promises import in_our_words
 
 EndCondition: TypeAlias = "Column | str | None"
 Ends = tuple[EndCondition, EndCondition]
 Marks = tuple[EndCondition, ...]
 
 
-def check_ends(ends: Any, how: JoinType, streams: tuple[DataFrame, DataFrame]) -> Marks:
+def check_ends(ends: Any, streams: tuple[DataFrame, DataFrame]) -> Marks:
     """A condition for each of two streams, or None; Spark has read each against its stream."""
     marks: tuple[Any, ...] = (None, None) if ends is None else ends
     if not (isinstance(marks, tuple | list) and len(marks) == 2) or not all(
@@ -33,14 +37,22 @@ def check_ends(ends: Any, how: JoinType, streams: tuple[DataFrame, DataFrame]) -
         )
     for side in Side:
         what = f"ends[{int(side)}]={str(marks[side])!r}"
-        _check_condition(marks[side], streams[side], what=what, name=name_of(side))
-    if how is not JoinType.INNER and any(mark is None for mark in marks):
-        raise InvalidArgument(
-            f"how={str(how)!r} asks for rows that never find a partner, or counts partners up to "
-            "the last, and nobody knows the last row of a stream without end.",
-            remedy='Use how="inner", or say with `ends` how each of the two streams ends.',
-        )
+        check_condition(marks[side], streams[side], what=what, name=name_of(side))
     return tuple(marks)
+
+
+def check_bounded(marks: Marks, join: JoinSchema, promises: Sequence[PromiseOfValues]) -> None:
+    """Refuse a join that would wait for the last row of a stream without end."""
+    if join.how is JoinType.INNER or not any(mark is None for mark in marks):
+        return
+    lacking = missing_bound(join, join.how, in_our_words(promises))
+    if lacking is not None:
+        raise InvalidArgument(
+            f"how={str(join.how)!r} asks for rows that never find a partner, or counts partners up "
+            f"to the last, and nobody knows the last row of a stream without end. {lacking.cause}",
+            remedy='Use how="inner", say with `ends` how each of the two streams ends, or promise '
+            f"what will not come any more. {lacking.remedy}",
+        )
 
 
 def check_named_ends(ends: Any, names: Sequence[str], streams: Sequence[DataFrame]) -> Marks:
@@ -62,11 +74,11 @@ def check_named_ends(ends: Any, names: Sequence[str], streams: Sequence[DataFram
             )
     for name, stream in zip(names, streams, strict=True):
         mark = marks.get(name)
-        _check_condition(mark, stream, what=f"ends[{name!r}]={str(mark)!r}", name=name)
+        check_condition(mark, stream, what=f"ends[{name!r}]={str(mark)!r}", name=name)
     return tuple(marks.get(name) for name in names)
 
 
-def _check_condition(mark: EndCondition, stream: DataFrame, *, what: str, name: str) -> None:
+def check_condition(mark: EndCondition, stream: DataFrame, *, what: str, name: str) -> None:
     if mark is None:
         return
     columns = f"The columns of the {name} stream are {', '.join(stream.columns)}."

@@ -9,15 +9,22 @@ from watersmeet.operators.question import Question
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.hypercube import Cube
 from watersmeet.spark.microbatches.identity import columns_of, condition_words
+from watersmeet.spark.streams.promised import Promised
 from watersmeet.spark.streams.routing import stream_router
 
 
 def parameters_of(
-    join: JoinSchema, question: Question | ManyQuestion, *, instances: int, cube: Cube | None
+    join: JoinSchema,
+    question: Question | ManyQuestion,
+    *,
+    instances: int,
+    cube: Cube | None,
+    promised: Promised | None = None,
 ) -> dict[str, Any]:
     if isinstance(question, ManyQuestion):
         return _of_many(join, question, instances=instances, cube=cube)
-    return _of_two(join, question, instances=instances)
+    promises = {} if promised is None else promised.parameters()
+    return _of_two(join, question, instances=instances) | promises
 
 
 def _of_two(join: JoinSchema, question: Question, *, instances: int) -> dict[str, Any]:

@@ -10,13 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.question import Question
+from watersmeet.promises.kinds import PromiseOfValues
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import name_of
 from watersmeet.rows.schema import JoinSchema
@@ -38,14 +38,24 @@ from watersmeet.spark.microbatches.places import (
     check_apart_from_sources,
     source_folders,
 )
+from watersmeet.spark.microbatches.quarantine import prepare
 from watersmeet.spark.microbatches.state import StateDirectory
 from watersmeet.spark.microbatches.ticks import TickPlan, parse_interval
-from watersmeet.spark.microbatches.wire import TAG, Wire
+from watersmeet.spark.microbatches.wire import Wire
 from watersmeet.spark.microbatches.wiring import budget_of, hosted
 from watersmeet.spark.question import settled
-from watersmeet.spark.streams.ends import Ends, Marks, check_ends
+from watersmeet.spark.streams.ends import Ends, check_bounded, check_ends
 from watersmeet.spark.streams.plan import StreamPlan
+from watersmeet.spark.streams.promised import Promised
+from watersmeet.spark.streams.promises import (
+    ask_promises,
+    check_promised,
+    promised_of,
+    with_promises,
+    with_watermarks,
+)
 from watersmeet.spark.streams.routing import stream_router
+from watersmeet.spark.streams.words import Words, tags_of
 
 
 def join_streams(
@@ -59,6 +69,8 @@ def join_streams(
     memory: int | str = "256MB",
     wait_threshold: float = 0.5,
     ends: Ends | None = None,
+    promises: Sequence[PromiseOfValues] | None = None,
+    on_broken: str = "fail",
     ticks: str | float | None = "1 second",
     instances: int | None = None,
     condition: ConditionLike | Column | str | None = None,
@@ -84,7 +96,8 @@ def join_streams(
         A directory for what the join remembers, or a URI that `pyarrow.fs` knows; one for each
         query, reached by all executors, kept as long as the query's checkpoint.
     how
-        inner; with `ends` also left, right, full, semi or anti.
+        inner; also left, right, full, semi or anti, if `ends` or `promises` tell when a row will
+        find no partner any more.
     algorithm
         rpj, xjoin, hmj, pmj, shj, pr-join, ...; auto is rpj.
     memory
@@ -95,6 +108,15 @@ def join_streams(
         For the left and the right stream a condition, SQL text or a Column, that is true for a
         row that is no data but says that its stream is complete. When both are, all that is owed
         comes out.
+    promises
+        What will not come any more, so that rows that wait for it can go: a list of wm.watermark,
+        wm.ordered, wm.clustered, wm.unique and wm.punctuated. Columns of the join that have a
+        watermark from Spark's `withWatermark` count as such, too. What the rows of a micro-batch
+        promise takes effect after all of them.
+    on_broken
+        What becomes of a row that was promised not to come: "fail" ends the query, "drop" leaves
+        the row out and counts it (`wm.stream_metrics`), "quarantine" writes it aside, too
+        (`wm.quarantine`).
     ticks
         How often a micro-batch is due although no row has come, as long as something is owed, so
         that stalls are used; None for never.
@@ -112,14 +134,23 @@ def join_streams(
     for side in Side:
         check_stream(streams[side], name_of(side), tables="wm.join")
     question = Question.parse(on, how, algorithm=algorithm, condition=condition, suffixes=suffixes)
-    marks = check_ends(ends, question.how, streams)
+    marks = check_ends(ends, streams)
+    asked = ask_promises(promises, streams)
     schemas = (arrow_schema(left, "left stream"), arrow_schema(right, "right stream"))
     question, schemas = settled(streams, schemas, question)
+    asked = with_watermarks(asked, streams, question.resolve(*schemas))
+    promised = promised_of(asked, on_broken)
+    if promised is not None:
+        question = with_promises(question)
+    join = question.resolve(*schemas)
+    check_promised(join, question, promised, instances)
+    check_bounded(marks, join, asked.promises)
     return begin(
         streams,
         question,
         schemas,
-        marks,
+        Words(marks, asked.markers),
+        promised=promised,
         state=state,
         memory=memory,
         wait_threshold=wait_threshold,
@@ -132,8 +163,9 @@ def begin(
     streams: Sequence[DataFrame],
     question: Question | ManyQuestion,
     schemas: tuple[pa.Schema, ...],
-    marks: Marks,
+    words: Words,
     *,
+    promised: Promised | None = None,
     state: str | os.PathLike[str],
     memory: int | str,
     wait_threshold: float,
@@ -164,7 +196,9 @@ def begin(
     plan = StreamPlan(
         question=question,
         schemas=schemas,
-        wire=Wire.of(*(stream.schema for stream in streams)),
+        wire=Wire.of(
+            *(stream.schema for stream in streams), markers=promised.markers if promised else ()
+        ),
         instances=count,
         memory=memory_each(memory, min(count, slots.tasks_a_machine)),
         state=directory,
@@ -172,10 +206,13 @@ def begin(
         wait_threshold=_seconds(wait_threshold),
         budget=budget_of(interval),
         cube=cube,
+        promised=promised,
     )
     if saved is not None:
         plan.identity(None).check(saved)
-    joined = _joined(streams, plan, marks, interval, columns=plain(columns))
+    if promised is not None and promised.on_broken == "quarantine":
+        prepare(directory, [stream.schema for stream in streams], join.inputs, plan.names)
+    joined = _joined(streams, plan, words, interval, columns=plain(columns))
     return with_metadata(joined, columns)
 
 
@@ -196,39 +233,26 @@ def _cube(join: JoinSchema, *, instances: int, asked: int | None) -> Cube:
 def _joined(
     streams: Sequence[DataFrame],
     plan: StreamPlan,
-    marks: Marks,
+    words: Words,
     interval: float | None,
     *,
     columns: StructType,
 ) -> DataFrame:
     """The plan that Spark gets: all streams on one wire, by instance, through the host."""
     tagged = [
-        plan.wire.load(input, streams[input], _tags(input, streams[input], marks, plan))
+        plan.wire.load(input, streams[input], tags_of(input, streams[input], words, plan))
         for input in plan.inputs
     ]
     wire = reduce(DataFrame.union, tagged)
     ticks = TickPlan(
-        plan.state.uri, plan.instances, plan.wait_threshold, interval, tuple(plan.names)
+        plan.state.uri,
+        plan.instances,
+        plan.wait_threshold,
+        interval,
+        tuple(plan.names),
+        markers=len(plan.wire.markers),
     )
     return hosted(wire, plan, ticks, columns=columns, run=run_batch)
-
-
-def _tags(input: int, stream: DataFrame, marks: Marks, plan: StreamPlan) -> Column:
-    tags, router, mark = plan.wire.tags, plan.router, marks[input]
-    instance, copied = router.column(input, stream), router.is_copied(input)
-    if mark is None and not copied:
-        return tags.column(instance, input)
-    if copied:
-        here = sf.transform(instance, lambda each: tags.column(each, input))
-    else:
-        here = sf.array(tags.column(instance, input))
-    if mark is None:
-        return sf.explode(here).alias(TAG)
-    # The word that a stream has ended goes to every instance.
-    ended = sf.coalesce(sf.expr(mark) if isinstance(mark, str) else mark, sf.lit(False))
-    word = tags.end(input)
-    everywhere = [tags.column(sf.lit(number), word) for number in range(plan.instances)]
-    return sf.explode(sf.when(ended, sf.array(*everywhere)).otherwise(here)).alias(TAG)
 
 
 def _seconds(patience: Any) -> float:

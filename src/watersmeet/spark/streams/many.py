@@ -13,6 +13,7 @@ from watersmeet.spark.many import OnMany, asked_many, settled_many
 from watersmeet.spark.microbatches.arguments import arrow_schema, check_stream
 from watersmeet.spark.streams.ends import EndCondition, check_named_ends
 from watersmeet.spark.streams.join import begin
+from watersmeet.spark.streams.words import Words
 
 
 def join_many_streams(
@@ -74,7 +75,7 @@ def join_many_streams(
         streams,
         question,
         settled,
-        marks,
+        Words(marks),
         state=state,
         memory=memory,
         wait_threshold=wait_threshold,

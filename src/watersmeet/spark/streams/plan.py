@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,18 +15,25 @@ from watersmeet.operators.family import make_operator, restore_operator
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.progressive.workspace import LOADED_BLOCKS
 from watersmeet.operators.question import Question
+from watersmeet.promises.watched import Watched
+from watersmeet.rows.predicates import Predicate
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.hypercube import Cube
 from watersmeet.spark.microbatches.hosted import Resources
 from watersmeet.spark.microbatches.identity import Identity
+from watersmeet.spark.microbatches.quarantine import Quarantine
 from watersmeet.spark.microbatches.state import Manifest, StateDirectory
 from watersmeet.spark.microbatches.task import Task
 from watersmeet.spark.microbatches.wire import Wire
 from watersmeet.spark.routing import StreamRouter
 from watersmeet.spark.streams.arrivals import StreamArrivals
+from watersmeet.spark.streams.batch_promises import BatchPromises, in_our_words
 from watersmeet.spark.streams.identity import parameters_of
+from watersmeet.spark.streams.promised import Promised
+from watersmeet.spark.streams.promised_arrivals import PromisedArrivals
 from watersmeet.spark.streams.routing import stream_router
 from watersmeet.store.shares import MemoryShares
+from watersmeet.store.spill import SpillArea
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,7 @@ class StreamPlan:
     """Seconds that one batch may spend on reactive work."""
     cube: Cube | None = None
     """How the instances of a join of many streams are divided among its keys."""
+    promised: Promised | None = None
 
     @cached_property
     def join(self) -> JoinSchema:
@@ -71,23 +80,51 @@ class StreamPlan:
     def identity(self, query: str | None) -> Identity:
         return Identity(
             query,
-            parameters_of(self.join, self.question, instances=self.instances, cube=self.cube),
+            parameters_of(
+                self.join,
+                self.question,
+                instances=self.instances,
+                cube=self.cube,
+                promised=self.promised,
+            ),
         )
 
-    def arrivals(self, task: Task, before: Manifest | None) -> StreamArrivals:
-        return StreamArrivals(
-            self.join,
-            self.wire,
-            memory=self.memory,
-            task=task,
-            before=before,
-            names=self.names,
-            wait_threshold=self.wait_threshold,
-            budget=self.budget,
+    def arrivals(self, task: Task, before: Manifest | None, area: SpillArea) -> StreamArrivals:
+        settings: dict[str, Any] = {
+            "join": self.join,
+            "wire": self.wire,
+            "memory": self.memory,
+            "task": task,
+            "before": before,
+            "names": self.names,
+            "wait_threshold": self.wait_threshold,
+            "budget": self.budget,
+        }
+        if self.promised is None:
+            return StreamArrivals(**settings)
+        on_broken = self.promised.on_broken
+        aside = None
+        if on_broken == "quarantine":
+            aside = Quarantine(self.join.inputs, self.names, task=task)
+        return PromisedArrivals(
+            BatchPromises(self.join, self.promised.promises, on_broken=on_broken),
+            state=self.state,
+            instances=self.instances,
+            area=area,
+            quarantine=aside,
+            **settings,
         )
+
+    @cached_property
+    def watched(self) -> Sequence[Predicate] | None:
+        """The predicates that promises speak of; None for those of the join."""
+        if self.promised is None:
+            return None
+        return Watched.of(self.join, in_our_words(self.promised.promises)).predicates
 
     def make(self, task: Task, resources: Resources) -> JoinOperator:
-        return make_operator(self.question.algorithm, self.join, **resources)
+        name = self.question.algorithm
+        return make_operator(name, self.join, watched=self.watched, **resources)
 
     def restore(
         self, task: Task, resources: Resources, *, area: StateArea, before: Manifest
@@ -97,9 +134,10 @@ class StreamPlan:
             self.join,
             area=area,
             manifest=before["operator"],
+            watched=self.watched,
             **resources,
         )
 
     def __getstate__(self) -> dict[str, object]:
         # What can be made again from the rest holds numba functions, and is large.
-        return {k: v for k, v in vars(self).items() if k != "join"}
+        return {k: v for k, v in vars(self).items() if k not in ("join", "watched")}
