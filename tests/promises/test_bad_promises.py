@@ -140,6 +140,7 @@ def rows(**columns: list[Any]) -> pa.RecordBatch:
         (wm.unique("left"), {"id": [1, 2]}, {"id": [3, 3]}, "a row with id = 3 had come before"),
         (wm.clustered("left"), {"id": [1, 1, 2]}, {"id": [2, 1]}, "rows with id = 1 had ended"),
         (wm.ordered("left", "id", slack=5), {"id": [1, 9]}, {"id": [4, 3]}, "id = 3 is below 4"),
+        (wm.ordered("left", "id"), {"id": [1]}, {"id": [4, 3]}, "id = 3 is below what rows before"),
         (wm.ordered("left", "id", False), {"id": [4]}, {"id": [4, 5]}, "id = 5 is above 4"),
         (
             wm.punctuated("left", "is_marker", {"id": "equal"}),

@@ -21,6 +21,8 @@ from watersmeet.rows.encoded import Codes
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.promises import LAST_CODE, Promise
 
+_BEFORE = "what rows before it in its batch allow"
+
 
 class OrderRule(Rule):
     """All values below a bound have been promised: the largest value so far, less the slack; or
@@ -152,11 +154,12 @@ class OrderRule(Rule):
     def why(self, row: pa.RecordBatch) -> str:
         value = row.column(self._place)[0].as_py()
         beyond = "below" if self.ascending else "above"
-        return f"{self.column} = {value} is {beyond} {self._bound_text()}"
+        codes, _, bound = self._codes(row)
+        # Otherwise only rows of its own batch promised it.
+        known = self._bound[0].is_valid and codes[0] < bound
+        return f"{self.column} = {value} is {beyond} {self._bound_text() if known else _BEFORE}"
 
     def _bound_text(self) -> str:
-        if not self._bound[0].is_valid:  # only rows of the same batch promised it
-            return "a value that came before it"
         kind = self._scale.kind
         if self._scale.axis is None:
             text = self._bound.cast(pa.string()) if pt.is_decimal(kind) else self._bound
