@@ -182,6 +182,41 @@ def test_an_algorithm_without_use_for_promises_is_refused(tmp_path: Path) -> Non
         make_promised("rpj", schema, ONE_TO_MANY, **resources(tmp_path), purge="never")
 
 
+KINDS: dict[str, list[PromiseOfValues]] = {
+    "clustered (1-NC)": [wm.unique("left"), wm.clustered("right")],
+    "ordered": [wm.ordered(side, "sno") for side in ("left", "right")],
+    "punctuated on both sides": [
+        wm.punctuated(side, "over", {"sno": "equal"}) for side in ("left", "right")
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_past_leaves_nothing_behind(kind: str, tmp_path: Path) -> None:
+    """Two left rows of each number, or one if they are unique, and three right ones, a turn later
+    in every other turn; and a number that only the right side has."""
+    schema = JoinSchema.resolve(READS, READS, "sno", "full")
+    join = make_promised("rpj", schema, KINDS[kind], **resources(tmp_path), purge="memory")
+    found, many = Found(schema), 1 if "1-NC" in kind else 2
+    for turn in range(40):
+        over = [(2 * turn, None), (2 * turn + 1, None)] if kind.startswith("punct") else []
+        mine = reads(*[(2 * turn, n) for n in range(many)], *over)
+        others = reads(*[(2 * turn, n) for n in range(3)], (2 * turn + 1, 9), *over)
+        arrivals = [(L, mine), (R, others)]
+        for side, batch in arrivals if turn % 2 else reversed(arrivals):
+            found.take(join.push(side, batch))
+        found.take(join.settle())
+        found.take(join.tidy())
+        # What the last turn brought, and with unique keys also numbers that the left never has.
+        alone = turn + 1 if "1-NC" in kind else 0
+        assert rows_there(join) <= many + 4 + alone
+    for side in Side:
+        found.take(join.end(side))
+    found.take(join.finish())
+    assert sum(found.rows.values()) == 40 * (3 * many + 1)
+    join.close()
+
+
 # ---- mistakes made on purpose -------------------------------------------------------------------
 
 BUGS = {
