@@ -171,7 +171,7 @@ def test_true_promises_change_no_row_and_bound_what_is_kept(
         if number == 22:
             # Times at which all rows before have been decided.
             for side in Side:
-                sides[side].append((0, 1000 + 100 * side, -1))
+                sides[side].append((int(side), 1000, -1))
                 arriving += join.rows(side, sides[side][-1])
         join.batch += 1
         for instance in range(2):
