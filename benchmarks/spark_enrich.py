@@ -71,7 +71,8 @@ def run(places: Places, *, quick: bool) -> Section:
         f"{master_rows:,} rows, {megabytes(full.right.arrow_bytes)} in Arrow; ours with "
         f"{megabytes(memory)}. `rows` and `a batch` are those of the second half of the batches. "
         "Spark reads the master for every batch; broadcast, it would hold all of it in every "
-        f"executor, here in a process of its own with a heap of {HEAP}.",
+        f"executor, here in a process of its own with a heap of {HEAP}. `workers hold` counts all "
+        "processes of Python: those that Spark starts for the source of ticks, some 280 MB, too.",
         rows=[_row(measured, name) for name in PEERS],
         claims=[_claim(measured)],
         measured=measured,
