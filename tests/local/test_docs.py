@@ -113,3 +113,29 @@ def test_the_page_about_enrichment_shows_what_it_prints(
     assert sorted(enriched.splitlines()) == sorted(
         ['"item","price"', '"pen",1.5', '"cup",4', '"hat",']
     )
+
+
+def test_the_page_about_promises_shows_what_it_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = DOCS / "promises.md"
+    follow(page, tmp_path, monkeypatch)
+    told = capsys.readouterr().out.split(f"{BETWEEN}\n")[:-1]
+    shown = re.findall(r"^```text\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    first, explained, marked, close, unmatched, failed, aside = told
+    for printed, promised in zip(told, shown, strict=True):
+        # Which input is read first decides the order of rows, and how many are kept for a while.
+        assert sorted(in_outline(printed)) == sorted(in_outline(promised))
+    for place, printed in ((0, first), (4, unmatched), (5, failed), (6, aside)):
+        assert sorted(printed.splitlines()) == sorted(shown[place].splitlines())
+    assert explained.startswith("left rows  bounded: by punctuated")
+    assert marked.splitlines()[0] == shown[2].splitlines()[0]
+    for printed, promised in zip(close.splitlines(), shown[3].splitlines(), strict=True):
+        assert printed.partition(" out,")[0] == promised.partition(" out,")[0]
+    peaks = [
+        int(re.sub(r".*at most ([\d,]+) kB", r"\1", each).replace(",", ""))
+        for each in close.splitlines()
+    ]
+    one, two, promised_one, promised_two = peaks
+    assert two > 1.7 * one
+    assert promised_two < 1.5 * promised_one < two / 2
