@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -53,6 +54,9 @@ def views(*rows: tuple[int | None, float | None, int | None], done: bool = False
     )
 
 
+_EARLY = 1_700_000_000
+
+
 class Visits(Streams):
     """Clicks on the left, views on the right, a file of each in a batch."""
 
@@ -60,6 +64,8 @@ class Visits(Streams):
         for side, table in (("left", left), ("right", right)):
             (self.path / side).mkdir(parents=True, exist_ok=True)
             self.add(side, table, f"{number:03}")
+            # Spark takes files in the order of their times, and those of one moment in any order.
+            os.utime(self.path / side / f"{number:03}.parquet", (_EARLY + number, _EARLY + number))
 
     def joined(self, **changes: Any) -> DataFrame:
         options = {"state": self.path / "state", "ticks": None, "on": ON} | self.options | changes
