@@ -16,11 +16,13 @@ def paragraph(name: str, text: str, *, indent: int = 11, hanging: int = 0) -> st
 
     >>> print(paragraph("memory", "as much as it takes", indent=8))
     memory  as much as it takes
+    >>> print(paragraph("a long name", "has its text behind it", indent=8))
+    a long name has its text behind it
     """
     return textwrap.fill(
         text,
         width=_WIDTH,
-        initial_indent=name.ljust(indent),
+        initial_indent=f"{name} ".ljust(indent),
         subsequent_indent=" " * (indent + hanging),
         break_long_words=False,
         break_on_hyphens=False,

@@ -95,3 +95,11 @@ def test_an_outer_join_lacks_what_bounds_the_rows_that_it_keeps(
 def test_unique_keys_do_not_tell_who_never_finds_a_partner() -> None:
     found = missing("id", "left", wm.unique("right"))
     assert "unique(the key) does not say it" in found.cause
+
+
+def test_an_end_of_an_interval_is_no_reason_to_drop_beside_equal_keys_either() -> None:
+    within = wm.between("at", "since", "until")
+    offers = pa.schema({"id": pa.int64(), "since": pa.timestamp("us"), "until": pa.timestamp("us")})
+    schema = JoinSchema.resolve(CLICKS, offers, ["id", within])
+    said = dict(bounds_in_words(schema, [wm.ordered("left", "at")]))
+    assert "not dropped by one of their ends, at" in said["left ordered(at)"]

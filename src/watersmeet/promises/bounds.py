@@ -18,7 +18,7 @@ from watersmeet.promises.kinds import (
 from watersmeet.promises.rules import Telling
 from watersmeet.promises.watched import KeyOrder, Watched
 from watersmeet.rows.on import name_of
-from watersmeet.rows.predicates import EqualKeys, ValuesInBand
+from watersmeet.rows.predicates import ValuesInBand
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.words import listed
 
@@ -230,8 +230,7 @@ def _mute(watched: Watched, side: Side, names: Sequence[str]) -> str:
     if len(names) > 1 and watched.whole_key is not None:
         return f"{listed(list(names))} together are neither the whole key nor one column of it"
     kinds = [str(schema.inputs[side].field(name).type) for name in names]
-    equal = any(isinstance(each, EqualKeys) for each in schema.predicates)
-    if len(names) == 1 and not equal:
+    if len(names) == 1 and names[0] not in {key.of(side) for key in schema.keys}:
         return f"intervals that overlap are not dropped by one of their ends, {names[0]}"
     return (
         f"several values of {listed(list(names))} ({', '.join(kinds)}) may have the same code, so "
