@@ -120,11 +120,21 @@ def test_what_spark_cannot_join_is_refused_at_the_call(
         wm.join(left, right, on=on)
 
 
-def test_an_algorithm_without_bands_is_refused(spark: SparkSession) -> None:
-    left, right = (spark.range(5).selectExpr("id AS k", "id AS t") for _ in "ab")
-    near: Any = ["k", wm.within("t", 5)]
+def test_an_algorithm_for_equal_keys_takes_a_band_beside_them_and_none_alone(
+    spark: SparkSession,
+) -> None:
+    left, right = (
+        spark.range(60).selectExpr("id % 7 AS k", "id AS t", f"id AS {name}") for name in "ab"
+    )
     with pytest.raises(InvalidArgument, match=r"not a band of values.*diner"):
-        wm.join(left, right, on=near, algorithm="rpj")
+        wm.join(left, right, on=wm.within("t", 5), algorithm="rpj")
+    near: Any = ["k", wm.within("t", 15)]
+    with wm.join(left, right, on=near, how="left", algorithm="rpj") as run:
+        found = sorted(map(tuple, run.to_df().select("a", "b").collect()))
+    pairs = sorted(
+        (a, b) for a in range(60) for b in range(60) if b in (a - 14, a - 7, a, a + 7, a + 14)
+    )
+    assert found == pairs
 
 
 def test_names_are_spelled_as_spark_spells_them(spark: SparkSession) -> None:
