@@ -8,15 +8,13 @@ DuckDB's hash join, which needs the whole table in memory, is beside them as a r
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import Claim, Places
 from benchmarks.enrich_worker import SEED
+from benchmarks.outside import WorkerFailed, ask
 from benchmarks.report import Row, Section, megabytes, million_per_second, percent, times
 from watersmeet.reproduce.ssbj.data import Zipf, lay
 
@@ -116,18 +114,10 @@ def run(places: Places, *, quick: bool) -> Section:
 
 
 def _measure(measured: Measured, name: str, order: dict[str, Any]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.enrich_worker"],
-        input=json.dumps(order),
-        capture_output=True,
-        text=True,
-        timeout=_DEADLINE_S,
-        cwd=Path(__file__).resolve().parent.parent,
-    )
-    if done.returncode:
-        measured.failed.append(f"{name}: {done.stderr.strip().splitlines()[-1:]}")
-    else:
-        measured.found[name] = json.loads(done.stdout)
+    try:
+        measured.found[name] = ask("benchmarks.enrich_worker", order, within_s=_DEADLINE_S)
+    except WorkerFailed as error:
+        measured.failed.append(f"{name}: {error}")
 
 
 def _row(measured: Measured, name: str) -> Row:

@@ -9,13 +9,13 @@ a part of it. All results are copied out and counted. Runs take turns, and the b
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.cases import MB, Claim, Places
+from benchmarks.outside import WorkerFailed, ask
 from benchmarks.report import Row, Section, megabytes, million_per_second, times
 from watersmeet.reproduce.mjoin.settings import LARGE, PLENTY, RANDOM_ORDER, Workload
 
@@ -78,18 +78,12 @@ def run(places: Places, *, quick: bool) -> Section:
 
 
 def _measure(measured: Measured, name: str, order: dict[str, Any]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.news"],
-        input=json.dumps(order),
-        capture_output=True,
-        text=True,
-        timeout=_DEADLINE_S,
-        cwd=Path(__file__).resolve().parent.parent,
-    )
-    if done.returncode:
-        measured.failed.append(f"{name}: {done.stderr.strip().splitlines()[-1:]}")
-    else:
-        measured.found.setdefault(name, []).append(json.loads(done.stdout))
+    try:
+        measured.found.setdefault(name, []).append(
+            ask("benchmarks.news", order, within_s=_DEADLINE_S)
+        )
+    except WorkerFailed as error:
+        measured.failed.append(f"{name}: {error}")
 
 
 def _row(measured: Measured, name: str, rows: int) -> Row:

@@ -128,3 +128,19 @@ def measure(
             peak_bytes=watched.peak_bytes(),
             peak_anonymous_bytes=watched.peak_anonymous_bytes(),
         )
+
+
+def ask(module: str, order: dict[str, Any], *, within_s: float) -> dict[str, Any]:
+    """What a module, in a process of its own, answers to an order: both are JSON."""
+    done = subprocess.run(
+        [sys.executable, "-m", module],
+        input=json.dumps(order),
+        capture_output=True,
+        text=True,
+        timeout=within_s,
+        cwd=ROOT,
+    )
+    if done.returncode:
+        raise WorkerFailed(f"{done.stderr.strip().splitlines()[-1:]}")
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer

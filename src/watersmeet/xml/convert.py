@@ -73,8 +73,8 @@ class Convert:
         if len(batch):
             yield batch
         del batch
-        if first_failure or failure:
-            raise first_failure or failure  # type: ignore[misc]
+        if (earliest := first_failure or failure) is not None:
+            raise earliest
 
     # -- Rows.
 
