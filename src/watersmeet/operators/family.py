@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from watersmeet.errors import InvalidArgument
@@ -12,12 +12,7 @@ from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
 from watersmeet.operators.progressive.algorithm import PROGRESSIVE
 from watersmeet.operators.progressive.join import ProgressiveJoin
-from watersmeet.operators.promised.join import (
-    PromisedJoin,
-    SetAside,
-    purged_after,
-    sides_with_one_partner,
-)
+from watersmeet.operators.promised.join import PromisedJoin, SetAside, made_with
 from watersmeet.operators.rectangle.algorithm import RECTANGLE
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.reference.algorithm import REFERENCE
@@ -240,9 +235,7 @@ def make_promised(
         memory=memory,
         spill=spill,
         clock=clock,
-        tuning=replace(tuning or Tuning(), purge_after=purged_after(purge)),
-        watched=keeper.watched.predicates,
-        one_partner=sides_with_one_partner(schema, promises),
+        **made_with(schema, promises, watched=keeper.watched, purge=purge, tuning=tuning),
     )
     return PromisedJoin(inner, keeper, set_aside=set_aside)
 

@@ -52,7 +52,9 @@ def make_plan(
     (directory / "spill").mkdir(parents=True, exist_ok=True)
     state = StateDirectory.parse(directory / "state")
     state.create()
-    promised = Promised(tuple(promises), changes.pop("on_broken", "fail"))
+    promised = Promised(
+        tuple(promises), changes.pop("on_broken", "fail"), changes.pop("purge", "memory")
+    )
     wire = Wire.of(spark_schema("t", "a"), spark_schema("u", "b"), markers=promised.markers)
     on = ["k", within(("t", "u"), timedelta(seconds=WIDTH))]
     settings: dict[str, Any] = {

@@ -236,6 +236,7 @@ def test_wrong_promises_are_refused_at_the_call(visits: Visits) -> None:
             "nope",
         ),
         ({"on_broken": "ignore"}, InvalidArgument, "on_broken='ignore'"),
+        ({"purge": 0}, InvalidArgument, "purge=0 does not say when"),
         (
             {"how": "left", "promises": [wm.watermark("left", "clicked", "1 minute")]},
             InvalidArgument,

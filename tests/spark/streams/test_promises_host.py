@@ -30,7 +30,7 @@ from tests.spark.streams.promised import (
 from tests.spark.streams.test_host import Failure, fail_somewhere
 from watersmeet.errors import PromiseBroken
 from watersmeet.model import Side
-from watersmeet.promises.kinds import punctuated, watermark
+from watersmeet.promises.kinds import punctuated, unique, watermark
 from watersmeet.spark.microbatches.standing import Standing
 from watersmeet.spark.streams.promised_arrivals import PromisedArrivals
 from watersmeet.testing.oracle import assert_same
@@ -240,6 +240,62 @@ def test_a_promise_about_one_key_reaches_its_instance_and_others_reach_all(
     join.run(join.rows(L, (0, 1, 1), (1, 1, 2), (3, 1, 3)))
     assert {row[2] for row in join.run(join.marker(0, (1, 0, -1)))} == {2}
     assert {row[2] for row in join.run(join.marker(0, (None, 0, -1)))} == {1, 3}
+
+
+# ---- when rows go -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("purge", [5, "output_rate"])
+def test_rows_go_after_so_many_promises_however_often_the_join_is_restored(
+    purge: int | str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches go on counting where those before stopped, in whichever process they are."""
+    chance = random.Random(4)
+    calm = cluster(tmp_path / "calm", monkeypatch, purge=purge)
+    told: list[tuple[Rows, int]] = []
+    for struck in (False, True):
+        join = cluster(tmp_path / "struck", monkeypatch, purge=purge) if struck else calm
+        for number in range(12):
+            rows = join.rows(L, (number, 20 * number, number))
+            rows += join.rows(R, (number + 1, 20 * number, number))
+            join.batch += 1
+            found: Rows = Counter()
+            for instance in range(2):
+                while struck and chance.random() < 0.5:
+                    with contextlib.suppress(Failure), monkeypatch.context() as patched:
+                        fail_somewhere(chance, patched)
+                        join.attempt(instance, rows)
+                found += join.attempt(instance, rows)
+            if not struck:
+                told.append((found, join.about()["rows_kept"]))
+            else:
+                assert (found, join.about()["rows_kept"]) == told[number]
+            close()
+        # A batch without rows lets go of what may go, whatever was counted, and is asked for.
+        assert is_due(join)
+        waited = told[-1][1]
+        assert join.run()
+        assert join.about()["rows_kept"] < waited
+        assert not is_due(join)
+    went = [number for number, (found, _) in enumerate(told) if found]
+    # Two promises a batch, from the second on: the fifth is the first one of the fourth batch.
+    assert went == ([3, 5, 8, 10] if purge == 5 else [])
+
+
+def test_a_row_goes_when_it_has_met_its_one_partner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of the side that is not unique are not kept after that, or go with the next look."""
+    join = cluster(tmp_path, monkeypatch, unique("left"), how="inner", purge=1000)
+    join.run(join.rows(L, (0, 0, 1), (1, 0, 2)), join.rows(R, (5, 0, 3)))
+    assert len(join.run(join.rows(R, (0, 1, 4), (1, 2, 5), (7, 2, 6)))) == 2
+    assert join.about()["rows_kept"] == 4
+    close()
+    assert len(join.run(join.rows(L, (5, 1, 7)))) == 1
+    join.run()
+    assert join.about()["rows_kept"] == 4
+    with pytest.raises(PromiseBroken, match="unique"):
+        join.run(join.rows(L, (5, 3, 8)))
 
 
 # ---- without end --------------------------------------------------------------------------------

@@ -146,7 +146,8 @@ class ProgressiveJoin:
         is_due = is_quiet or self.purging.is_due
         if is_due:
             yield from self._purge_disk()
-        yield from self.purging.sweep()
+        if self.purging.sweeps_when_tidied:
+            yield from self.purging.sweep()
         if is_due or not self.workspace.expected.on_disk.any():
             self.purging.find_spent()
 

@@ -21,7 +21,8 @@ reported exactly once for three reasons:
   whose partners were promised since the last sweep stay, too: they may have to be reported.
 
 Memory is swept when `purge_after` promises have come, when it is full, and whenever the join is
-idle, settled or tidied (MJoin, section 5.2): a sweep never waits for new rows. Runs are read when
+idle or settled (MJoin, section 5.2): a sweep never waits for new rows. When the join is tidied, it
+is swept for rows that owed something before, unless promises wait to be many. Runs are read when
 many rows have come, and when the join has nothing else to do.
 
 A row that has one partner at most, because keys of the other side are unique, is decided when it
@@ -86,6 +87,19 @@ class Purging:
         workspace.watching.accept(side, promise)
         if sum(workspace.watching.unswept) >= workspace.tuning.purge_after:
             yield from self.sweep_new()
+
+    @property
+    def sweeps_when_tidied(self) -> bool:
+        """Whether no promises wait until more have come. However often a runtime tidies, memory is
+        not looked through more often than the user asked for."""
+        waiting = sum(self._workspace.watching.unswept)
+        return not 0 < waiting < self._workspace.tuning.purge_after
+
+    @property
+    def waits(self) -> bool:
+        """Whether there may be rows, in memory or on disk, that nobody has looked for since
+        promises came."""
+        return any(self._workspace.watching.unswept) or self.is_behind
 
     def sweep_new(self) -> Iterator[Matches]:
         """Drop rows in memory that may go since promises came."""

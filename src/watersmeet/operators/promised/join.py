@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,8 +18,10 @@ from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
 from watersmeet.operators.metrics import Metrics
+from watersmeet.operators.tuning import Tuning
 from watersmeet.promises.keeper import Broken, PromiseKeeper
 from watersmeet.promises.kinds import PromiseOfValues, Unique
+from watersmeet.promises.watched import Watched
 from watersmeet.rows.address import Matches
 from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
@@ -120,6 +124,23 @@ class PromisedJoin:
 
     def close(self) -> None:
         self.inner.close()
+
+
+def made_with(
+    schema: JoinSchema,
+    promises: Sequence[PromiseOfValues],
+    *,
+    watched: Watched,
+    purge: str | int,
+    tuning: Tuning | None,
+) -> dict[str, Any]:
+    """What a join that lets rows go by these promises is made with: arguments of
+    `make_operator`."""
+    return {
+        "tuning": replace(tuning or Tuning(), purge_after=purged_after(purge)),
+        "watched": watched.predicates,
+        "one_partner": sides_with_one_partner(schema, promises),
+    }
 
 
 def sides_with_one_partner(

@@ -71,6 +71,7 @@ def join_streams(
     ends: Ends | None = None,
     promises: Sequence[PromiseOfValues] | None = None,
     on_broken: str = "fail",
+    purge: str | int = "memory",
     ticks: str | float | None = "1 second",
     instances: int | None = None,
     condition: ConditionLike | Column | str | None = None,
@@ -117,6 +118,11 @@ def join_streams(
         What becomes of a row that was promised not to come: "fail" ends the query, "drop" leaves
         the row out and counts it (`wm.stream_metrics`), "quarantine" writes it aside, too
         (`wm.quarantine`).
+    purge
+        When rows that may go are looked for in memory: "memory" in each micro-batch that promises
+        something, "output_rate" after a hundred promises, or a number of them; and always when
+        memory is full, and when the streams stall. Rows of left, right, full and anti joins that
+        have no partner come when they are found.
     ticks
         How often a micro-batch is due although no row has come, as long as something is owed, so
         that stalls are used; None for never.
@@ -139,7 +145,7 @@ def join_streams(
     schemas = (arrow_schema(left, "left stream"), arrow_schema(right, "right stream"))
     question, schemas = settled(streams, schemas, question)
     asked = with_watermarks(asked, streams, question.resolve(*schemas))
-    promised = promised_of(asked, on_broken)
+    promised = promised_of(asked, on_broken, purge)
     if promised is not None:
         question = with_promises(question)
     join = question.resolve(*schemas)

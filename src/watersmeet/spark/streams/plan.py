@@ -14,9 +14,9 @@ from watersmeet.operators.base import JoinOperator, StateArea
 from watersmeet.operators.family import make_operator, restore_operator
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.progressive.workspace import LOADED_BLOCKS
+from watersmeet.operators.promised.join import made_with
 from watersmeet.operators.question import Question
 from watersmeet.promises.watched import Watched
-from watersmeet.rows.predicates import Predicate
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.hypercube import Cube
 from watersmeet.spark.microbatches.hosted import Resources
@@ -115,16 +115,8 @@ class StreamPlan:
             **settings,
         )
 
-    @cached_property
-    def watched(self) -> Sequence[Predicate] | None:
-        """The predicates that promises speak of; None for those of the join."""
-        if self.promised is None:
-            return None
-        return Watched.of(self.join, in_our_words(self.promised.promises)).predicates
-
     def make(self, task: Task, resources: Resources) -> JoinOperator:
-        name = self.question.algorithm
-        return make_operator(name, self.join, watched=self.watched, **resources)
+        return make_operator(self.question.algorithm, self.join, **self._forgetting(resources))
 
     def restore(
         self, task: Task, resources: Resources, *, area: StateArea, before: Manifest
@@ -134,10 +126,20 @@ class StreamPlan:
             self.join,
             area=area,
             manifest=before["operator"],
-            watched=self.watched,
-            **resources,
+            **self._forgetting(resources),
         )
+
+    def _forgetting(self, resources: Resources) -> Resources:
+        """The same, and what an operator needs to let rows go by promises."""
+        if self.promised is None:
+            return resources
+        promises = in_our_words(self.promised.promises)
+        watched, purge = Watched.of(self.join, promises), self.promised.purge
+        more = made_with(
+            self.join, promises, watched=watched, purge=purge, tuning=resources["tuning"]
+        )
+        return {**resources, **more}
 
     def __getstate__(self) -> dict[str, object]:
         # What can be made again from the rest holds numba functions, and is large.
-        return {k: v for k, v in vars(self).items() if k not in ("join", "watched")}
+        return {k: v for k, v in vars(self).items() if k != "join"}

@@ -17,6 +17,8 @@ class Promised:
     promises: tuple[PromiseOfValues, ...]
     on_broken: str = "fail"
     """fail, drop or quarantine."""
+    purge: str | int = "memory"
+    """memory, output_rate, or after how many promises rows in memory are looked through."""
 
     @property
     def markers(self) -> tuple[int, ...]:
@@ -25,6 +27,6 @@ class Promised:
 
     def parameters(self) -> dict[str, Any]:
         """What may not change while the query goes on. What becomes of broken rows may: a query
-        that has failed can go on without them."""
+        that has failed can go on without them. So may `purge`: what has gone is saved."""
         words = [f"{name_of(each.side)}: {each!r}" for each in self.promises]
         return {"promises": words}

@@ -132,7 +132,7 @@ class PromisedArrivals(StreamArrivals):
         aside = {} if self._aside is None else {"quarantine": self._aside}
         assert isinstance(operator, ProgressiveJoin)
         # The next batch has something to do: it applies what was said, or lets rows go.
-        due = self._promises.is_news or operator.purging.is_behind
+        due = self._promises.is_news or operator.purging.waits
         return super().describe(operator) | {
             "said": self._promises.said(),
             "promises": self._promises.save(),

@@ -13,6 +13,7 @@ from pyspark.sql import functions as sf
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side
 from watersmeet.operators.family import find_mechanism
+from watersmeet.operators.promised.join import purged_after
 from watersmeet.operators.question import Question
 from watersmeet.promises.checking import check_promises
 from watersmeet.promises.keeper import ON_BROKEN
@@ -103,14 +104,15 @@ def with_watermarks(asked: AskedPromises, streams: Frames, join: JoinSchema) -> 
     return replace(asked, promises=(*asked.promises, *implied))
 
 
-def promised_of(asked: AskedPromises, on_broken: Any) -> Promised | None:
+def promised_of(asked: AskedPromises, on_broken: Any, purge: Any) -> Promised | None:
     """What tasks know of the promises; None if there are none."""
     if on_broken not in ON_BROKEN:
         raise InvalidArgument(
             f"on_broken={on_broken!r} is not known.",
             remedy='Use "fail", "drop", or "quarantine", which writes such rows aside.',
         )
-    return Promised(asked.promises, str(on_broken)) if asked else None
+    purged_after(purge)
+    return Promised(asked.promises, str(on_broken), purge) if asked else None
 
 
 def with_promises(question: Question) -> Question:
