@@ -29,6 +29,7 @@ BENCHMARKS = (
     "spark-many",
     "spark-enrich",
     "spark-promises",
+    "spark-restart",
     "tpch",
     "aggregates",
     "symmetric",

@@ -410,11 +410,18 @@ def _join_name(joined: DataFrame) -> str:
 
 
 def streamed(
-    stage: Stage, joined: DataFrame, *, state: Callable[[Any], dict[str, int]] | None = None
+    stage: Stage,
+    joined: DataFrame,
+    *,
+    state: Callable[[Any], dict[str, int]] | None = None,
+    checkpoint: Path | None = None,
 ) -> dict[str, Any]:
     """Run a streaming query over all files there are; count, and add up, what reaches its sink.
 
-    `state` says what a progress of Spark's tells about its state: the most of each is noted."""
+    `state` says what a progress of Spark's tells about its state: the most of each is noted. A
+    query with a `checkpoint` goes on from there."""
+    if checkpoint is None:
+        checkpoint = stage.scratch / f"checkpoint-{uuid.uuid4().hex}"
     with wrapping(stage.spark):
         aggregates = [sf.count(sf.lit(1)).alias("rows")]
         if stage.check:
@@ -422,7 +429,7 @@ def streamed(
         query = (
             joined.observe("found", aggregates[0], *aggregates[1:])
             .writeStream.format("noop")
-            .option("checkpointLocation", str(stage.scratch / f"checkpoint-{uuid.uuid4().hex}"))
+            .option("checkpointLocation", str(checkpoint))
             .trigger(availableNow=True)
             .start()
         )

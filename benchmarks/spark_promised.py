@@ -1,6 +1,7 @@
 """Peers for streams that say how late their rows may be: watermarks on both sides, in one session.
 
-The times of the tables are whole seconds, and become timestamps here.
+The times of the tables are whole seconds, and become timestamps here, of our days: Spark's
+watermark begins at the first moment of 1970, and rows that are not later are late to it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -15,6 +17,9 @@ from pyspark.sql import functions as sf
 
 import watersmeet as wm
 from benchmarks.spark_peers import ROCKSDB, Stage, settings, streamed
+
+_BEGINS = 1_700_000_000
+_WIDTH = "INTERVAL 10 MINUTES"
 
 
 def spark_watermarks(stage: Stage) -> dict[str, Any]:
@@ -54,10 +59,47 @@ def our_watermarks(stage: Stage) -> dict[str, Any]:
     return found
 
 
+def spark_resumed(stage: Stage) -> dict[str, Any]:
+    """Spark's own join, which goes on where the query with the same home stopped."""
+    partitions = str(stage.spark.sparkContext.defaultParallelism)
+    spark = {"spark.sql.shuffle.partitions": partitions}
+    if stage.settings["provider"] == "RocksDB":
+        spark["spark.sql.streaming.stateStore.providerClass"] = ROCKSDB
+    left, right = _streams(stage)
+    near = (left["key"] == right["key"]) & (
+        (left["left_time"] >= right["right_time"] - sf.expr(_WIDTH))
+        & (left["left_time"] <= right["right_time"] + sf.expr(_WIDTH))
+    )
+    with settings(stage.spark, spark):
+        return _resumed(stage, left.join(right, near).drop(right["key"]), state=_held_by_spark)
+
+
+def our_resumed(stage: Stage) -> dict[str, Any]:
+    """Ours, which goes on where the query with the same home stopped."""
+    state = Path(stage.settings["home"]) / "state"
+    joined = wm.join_streams(
+        *_streams(stage),
+        on=["key", wm.within(("left_time", "right_time"), "10 minutes")],
+        state=state,
+        memory=stage.memory,
+    )
+    found = _resumed(stage, joined)
+    records = wm.stream_metrics(state)
+    found["notes"] |= {
+        "state_bytes": max(record["state_bytes"] for record in records),
+        "state_rows": max(record["promises"]["rows_kept"] for record in records),
+    }
+    return found
+
+
+def _resumed(stage: Stage, joined: DataFrame, **told: Any) -> dict[str, Any]:
+    return streamed(stage, joined, checkpoint=Path(stage.settings["home"]) / "checkpoint", **told)
+
+
 def _streams(stage: Stage) -> tuple[DataFrame, DataFrame]:
     left, right = (
-        stream.withColumn(time, sf.timestamp_seconds(time)).withWatermark(
-            time, f"{stage.settings['delay_s']} seconds"
+        stream.withColumn(time, sf.timestamp_seconds(sf.col(time) + _BEGINS)).withWatermark(
+            time, f"{stage.settings.get('delay_s', 60)} seconds"
         )
         for stream, time in zip(stage.streams(), ("left_time", "right_time"), strict=True)
     )
@@ -74,5 +116,5 @@ def _held_by_spark(progress: Any) -> dict[str, int]:
 
 
 PROMISED: dict[str, Callable[[Stage], dict[str, Any]]] = {
-    peer.__name__: peer for peer in (spark_watermarks, our_watermarks)
+    peer.__name__: peer for peer in (spark_watermarks, our_watermarks, spark_resumed, our_resumed)
 }
