@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from watersmeet.errors import MemoryTooSmall
-from watersmeet.store.arena import Arena
+from watersmeet.store.arena import HUGE_PAGE, Arena
 
 SIZE = 64 * 2**20
 
@@ -32,16 +32,34 @@ def test_resident_memory_follows_what_is_touched_and_released() -> None:
     assert full - resident_bytes() > SIZE / 4
 
 
-def test_released_pages_read_as_zero_and_the_rest_stays() -> None:
-    pages = 4 * mmap.PAGESIZE // 8
-    arena = Arena(pages, np.int64)
+def test_what_is_released_reads_as_zero_and_the_rest_stays() -> None:
+    items = 2**20 // 8
+    arena = Arena(items, np.int64)
     arena.array[:] = 7
     start = 10  # in the middle of a page, which must not be lost
     arena.release(start)
     assert (arena.array[:start] == 7).all()
-    assert (arena.array[mmap.PAGESIZE // 8 :] == 0).all()
+    assert (arena.array[items // 8 :] == 0).all()  # a little behind the last item is kept
     arena.array[-1] = 9
     assert arena.array[-1] == 9
+
+
+def test_little_is_kept_of_a_small_arena() -> None:
+    pages = 32
+    arena = Arena(pages * mmap.PAGESIZE, np.uint8)
+    arena.array[:] = 7
+    arena.release(1)
+    assert np.count_nonzero(arena.array) <= 3 * mmap.PAGESIZE
+
+
+def test_large_pages_are_released_as_a_whole() -> None:
+    arena = Arena(8 * HUGE_PAGE, np.uint8, huge=True)
+    arena.array[:] = 7
+    for start in (3 * HUGE_PAGE + 5, 3 * HUGE_PAGE, 5):
+        arena.release(start)
+        left = np.count_nonzero(arena.array)
+        assert start <= left < start + HUGE_PAGE
+        assert left == arena.array.size or (arena.array.ctypes.data + left) % HUGE_PAGE == 0
 
 
 def test_releasing_from_the_end_or_beyond_does_nothing() -> None:
