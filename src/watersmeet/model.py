@@ -22,7 +22,10 @@ class Side(IntEnum):
         return _OTHER[self]
 
 
-_OTHER = (Side.RIGHT, Side.LEFT)  # a look-up: to make a member of its number takes four times as long
+_OTHER = (
+    Side.RIGHT,
+    Side.LEFT,
+)  # a look-up: to make a member of its number takes four times as long
 
 
 def inputs_of(count: int) -> Sequence[int]:

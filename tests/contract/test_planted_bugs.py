@@ -207,8 +207,8 @@ BUGS = {
     "arrivals are dropped though partners wait on disk": Bug(
         "rpj",
         (ArrivalStage, "_undecided"),
-        "on_disk[side.other][partitions] > 0",
-        "on_disk[side.other][partitions] < 0",
+        "on_disk[self._memory.partition_of(coded[0])] > 0",
+        "on_disk[self._memory.partition_of(coded[0])] < 0",
     ),
     "an md-task goes on with the table it began with": Bug(
         "xjoin",

@@ -17,6 +17,7 @@ from tests.contract.test_promises import (
     play_forced,
     play_model,
 )
+from watersmeet.kernels import promised
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.emitter import ResultEmitter
 from watersmeet.operators.progressive import history, merging, purging, state
@@ -25,7 +26,6 @@ from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.operators.progressive.purging import Purging
 from watersmeet.operators.progressive.watching import Watching
 from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
-from watersmeet.rows.promises import Promises
 from watersmeet.testing.family import PublishedJoin
 from watersmeet.testing.schedule import Case, End
 
@@ -98,9 +98,9 @@ BUGS = {
     # ---- which rows, and what they are in the result ----
     "a code equal to the end of a range is left out": Bug(
         "rpj",
-        (Promises, "cover"),
-        "last <= ranges",
-        "last < ranges",
+        (promised, "find_covered"),
+        "covered[row] = stop <= ranges[place, 1]",
+        "covered[row] = stop < ranges[place, 1]",
     ),
     "a promise counts for the side it is about": Bug(
         "rpj",
@@ -172,14 +172,14 @@ BUGS = {
     "one predicate that is promised is not enough": Bug(
         "rpj",
         (Watching, "without_partners"),
-        "gone |= promises.cover",
-        "gone &= promises.cover",
+        "gone | covered",
+        "gone & covered",
     ),
     "the reach of a band is forgotten": Bug(
         "rpj",
         (Watching, "without_partners"),
-        "first, last = self.predicates[number].reach(side, mine)",
-        "first, last = mine, mine",
+        "first, last = self.predicates[number].reach(side, rows[number])",
+        "first = last = rows[number]",
     ),
     # ---- one partner at most ----
     "rows that may have many partners go after the first": Bug(

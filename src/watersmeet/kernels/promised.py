@@ -84,10 +84,70 @@ def find_broken(kinds, places, codes, floors, present, bounds, current, seen, ca
                     current[rule] = value
 
 
-# ---- boxes --------------------------------------------------------------------------------------
+# ---- ranges of codes ----------------------------------------------------------------------------
 
 _U64 = types.Array(types.uint64, 1, "C", readonly=True)
+_RANGES = types.Array(types.uint64, 2, "C", readonly=True)
+_OUT_RANGES = types.Array(types.uint64, 2, "C")
 _OUT_MASK = types.Array(types.bool_, 1, "C")
+
+
+@njit(types.void(_RANGES, _U64, _U64, _OUT_MASK), cache=True, nogil=True)
+def find_covered(ranges, first, last, covered):
+    """Which spans of codes, from first[k] to last[k], lie in one of the ranges; those are disjoint
+    and ascending. A span whose first code is above its last is empty, and lies in any."""
+    count = ranges.shape[0]
+    highest = ranges[count - 1, 1] if count else np.uint64(0)
+    place = 0  # of the range that the span before began in: neighbours often have it in common
+    for row in range(first.size):
+        start, stop = first[row], last[row]
+        if start > stop:
+            covered[row] = True
+            continue
+        if count == 0 or stop > highest:
+            covered[row] = False
+            continue
+        if start < ranges[place, 0] or start > ranges[place, 1]:
+            low, high = 0, count  # the last range that begins at `start` or before
+            while low < high:
+                middle = (low + high) // 2
+                if ranges[middle, 0] <= start:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low == 0:
+                covered[row] = False
+                continue
+            place = low - 1
+        covered[row] = stop <= ranges[place, 1]
+
+
+@njit(types.int64(_RANGES, _RANGES, _OUT_RANGES), cache=True, nogil=True)
+def merge_ranges(some, others, merged):
+    """Write the codes of both into `merged`, in as few ranges as possible; returns how many. Both
+    are in order of their first codes, and may overlap; those without a code are left out."""
+    count, i, j = 0, 0, 0
+    while i < some.shape[0] or j < others.shape[0]:
+        if j == others.shape[0] or (i < some.shape[0] and some[i, 0] <= others[j, 0]):
+            first, last = some[i, 0], some[i, 1]
+            i += 1
+        else:
+            first, last = others[j, 0], others[j, 1]
+            j += 1
+        if first > last:
+            continue
+        # Compared first, because codes have no sign: a negative difference would be a large one.
+        if count and (
+            first <= merged[count - 1, 1] or first - merged[count - 1, 1] == np.uint64(1)
+        ):
+            merged[count - 1, 1] = max(merged[count - 1, 1], last)
+        else:
+            merged[count, 0], merged[count, 1] = first, last
+            count += 1
+    return count
+
+
+# ---- boxes --------------------------------------------------------------------------------------
 
 
 @njit(types.void(_I64, _I64, _OUT_I64), cache=True, nogil=True)

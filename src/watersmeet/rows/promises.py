@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from watersmeet.kernels import promised
 from watersmeet.rows.encoded import Codes
 from watersmeet.rows.leaves import Mask
 
@@ -44,7 +45,7 @@ class Promise:
     @classmethod
     def of_codes(cls, predicate: int, codes: Codes) -> Promise:
         """A promise about each of these codes."""
-        return cls(predicate, np.column_stack([codes, codes]))
+        return cls(predicate, np.repeat(codes, 2).reshape(-1, 2))
 
 
 class Promises:
@@ -78,8 +79,8 @@ class Promises:
 
     def accept(self, input: int, promise: Promise) -> None:
         """Remember a promise; ranges that touch are merged."""
-        key, new = (input, promise.predicate), promise.ranges
-        united = unite(np.concatenate([self.of(*key), new[new[:, 0] <= new[:, 1]]]))
+        key = (input, promise.predicate)
+        united = unite(promise.ranges, self.of(*key))
         if len(united):
             self._ranges[key] = united
 
@@ -91,13 +92,10 @@ class Promises:
 
         A range whose first code is above its last is empty, and counts as promised.
         """
-        empty: Mask = first > last
-        ranges = self.of(input, predicate)
-        if not len(ranges):
-            return empty
-        place = np.searchsorted(ranges[:, 0], first, side="right")
-        inside: Mask = (place > 0) & (last <= ranges[np.maximum(place, 1) - 1, 1])
-        return inside | empty
+        covered = np.empty(len(first), np.bool_)
+        first, last = np.ascontiguousarray(first), np.ascontiguousarray(last)
+        promised.find_covered(self.of(input, predicate), first, last, covered)
+        return covered
 
     def touch(self, input: int, predicate: int, first: Codes, last: Codes) -> Mask:
         """Which of these ranges have a code in them that was promised not to come any more."""
@@ -137,22 +135,19 @@ class Promises:
 # ---- sets of codes as ranges --------------------------------------------------------------------
 
 
-def unite(ranges: Ranges) -> Ranges:
-    """The same codes in as few ranges as possible; `ranges` may overlap and be in any order.
+def unite(ranges: Ranges, known: Ranges = _NONE) -> Ranges:
+    """The same codes in as few ranges as possible, with those that are `known`; `ranges` may
+    overlap and be in any order.
 
     >>> unite(np.array([[7, 9], [1, 4], [5, 5], [2, 3]], np.uint64)).tolist()
     [[1, 5], [7, 9]]
     """
-    if not len(ranges):
-        return _NONE
-    ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
-    first, reached = ranges[:, 0], np.maximum.accumulate(ranges[:, 1])
-    # Compared first, because codes have no sign: a negative difference would be a large one.
-    apart = first[1:] > reached[:-1]
-    apart &= first[1:] - reached[:-1] > _ONE
-    starts = np.concatenate([[True], apart])
-    ends = np.concatenate([apart, [True]])
-    return np.column_stack([first[starts], reached[ends]])
+    first = ranges[:, 0]
+    if (first[1:] < first[:-1]).any():
+        ranges = ranges[np.argsort(first, kind="stable")]
+    merged = np.empty((len(known) + len(ranges), 2), np.uint64)
+    count = promised.merge_ranges(known, np.ascontiguousarray(ranges), merged)
+    return merged[:count].copy()
 
 
 def intersect(some: Ranges, others: Ranges) -> Ranges:

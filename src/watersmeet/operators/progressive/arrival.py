@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.errors import MemoryTooSmall
@@ -14,6 +13,7 @@ from watersmeet.model import Side
 from watersmeet.operators.emitter import Stamps, in_order
 from watersmeet.operators.memory import NewRows, Reasons
 from watersmeet.operators.metrics import FlushRecord
+from watersmeet.operators.progressive.watching import CodedRows
 from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
 from watersmeet.operators.stage import Stage
 from watersmeet.policies.flush import Held
@@ -44,8 +44,9 @@ class ArrivalStage:
         self._memory = workspace.memory
         self._joins_on_arrival = workspace.algorithm.joins_on_arrival
 
-    def arrive(self, side: Side, codes: Codes, piece: NewRows, now: float) -> Iterator[Matches]:
-        workspace, rows = self._workspace, piece.rows
+    def arrive(self, side: Side, coded: CodedRows, piece: NewRows, now: float) -> Iterator[Matches]:
+        """Take in a piece of a batch; `coded` are its rows with their codes."""
+        workspace, rows, codes = self._workspace, piece.rows, coded[0]
         # Before these rows are stamped: a sweep takes it that all rows with a stamp are stored.
         if workspace.may_sweep and self._memory.overflow(piece):
             yield from self._sweep()
@@ -67,13 +68,18 @@ class ArrivalStage:
         if self._joins_on_arrival:
             source = BatchRows(rows)
             yield from self._meet(side, codes, source, stamps)
-            keep = self._undecided(side, codes, rows, stamps)
-            if keep is not None:
+            keep = self._undecided(side, coded, stamps)
+            if keep is not None and not keep.all():
                 gone = np.flatnonzero(~keep)
                 yield from workspace.emitter.unmatched(side, source, gone, stamps)
+                if len(gone) == len(rows):
+                    workspace.report_memory()
+                    return
                 codes, stamps, rows = codes[keep], stamps[keep], rows_where(rows, keep)
-                piece = piece._replace(rows=rows, nbytes=batch_bytes(rows))
                 counts = self._count(codes)
+                piece = piece._replace(rows=rows)
+                if self._memory.overflow(piece):  # if all of them would not fit, count these
+                    piece = piece._replace(nbytes=batch_bytes(rows))
         if len(rows):
             if self._joins_on_arrival:
                 yield from self._make_room_for(piece)
@@ -93,23 +99,22 @@ class ArrivalStage:
             index = in_order(side, asked, found)
             yield from self._workspace.emitter.pairs(sources, index, at, Stage.MM)
 
-    def _undecided(
-        self, side: Side, codes: Codes, rows: pa.RecordBatch, stamps: Stamps
-    ) -> NDArray[np.bool_] | None:
+    def _undecided(self, side: Side, coded: CodedRows, stamps: Stamps) -> NDArray[np.bool_] | None:
         """Which arrivals may still matter after they met memory; None for all of them."""
         workspace = self._workspace
         keep = workspace.emitter.undecided(side, stamps)
         has_ended, watching = workspace.rates.ended[side.other], workspace.watching
-        is_promised = watching.is_promised(side.other)
-        if has_ended or is_promised:
-            partitions = self._memory.partition_of(codes)
-            waits = workspace.expected.on_disk[side.other][partitions] > 0
-            if not has_ended:
-                alone = watching.without_partners(side, codes, rows)
-                watching.heard += bool((alone & waits).any())
-                waits |= ~alone
-            keep = waits if keep is None else keep & waits
-        return keep
+        if not has_ended and not watching.is_promised(side.other):
+            return keep
+        waits = np.zeros(len(coded), np.bool_)
+        on_disk = workspace.expected.on_disk[side.other]
+        if on_disk.any():
+            waits = on_disk[self._memory.partition_of(coded[0])] > 0
+        if not has_ended:
+            alone = watching.without_partners(side, coded)
+            watching.heard += bool((alone & waits).any())
+            waits |= ~alone
+        return waits if keep is None else keep & waits
 
     def drop_complete_rows(self, side: Side) -> Iterator[Matches]:
         """Drop rows that have met all their partners, after the other side has ended: those of

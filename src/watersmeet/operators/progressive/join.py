@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from watersmeet.model import Side
@@ -89,11 +88,12 @@ class ProgressiveJoin:
         if (nulls := workspace.arrived(side, encoded)) is not None:
             yield from workspace.emitter.alone(side, BatchRows(encoded.rows), nulls)
             encoded = encoded.with_keys()
+        rows = workspace.watching.coded(side, encoded.codes, encoded.rows)
         if workspace.watching.is_promised(side):
-            broken = workspace.watching.broken_by(side, encoded.codes, encoded.rows)
-            workspace.metrics.broken_promises += int(np.count_nonzero(broken))
+            workspace.metrics.broken_promises += workspace.watching.broken_by(side, rows)
         for piece in workspace.memory.pieces(side, encoded.rows):
-            yield from self.arrivals.arrive(side, encoded.codes[piece.place], piece, self._clock())
+            part = rows.part(piece.place, piece.rows)
+            yield from self.arrivals.arrive(side, part, piece, self._clock())
 
     def punctuate(self, input: int, promise: Promise) -> Iterator[Matches]:
         return self.purging.accept(Side(input), promise)

@@ -129,8 +129,9 @@ class Purging:
         first = int(np.searchsorted(table.stamps, since))
         codes, stamps = table.codes(np.arange(first, len(table))), table.stamps[first:]
         gone = stamps < purged[workspace.memory.partition_of(codes)]
-        early = Rows(table, first + np.flatnonzero(gone))
-        gone[gone] = workspace.watching.without_partners(side, codes[gone], TakenRows(early))
+        early = TakenRows(Rows(table, first + np.flatnonzero(gone)))
+        watching = workspace.watching
+        gone[gone] = watching.without_partners(side, watching.coded(side, codes[gone], early))
         undecided = workspace.emitter.undecided(side, stamps)
         if undecided is not None:
             gone |= ~undecided
@@ -284,7 +285,8 @@ class Purging:
             gone = ~emitter.marks.unmarked(piece.ats)
         if owes:
             return gone
-        return gone | self._workspace.watching.without_partners(side, piece.codes, piece.rows)
+        watching = self._workspace.watching
+        return gone | watching.without_partners(side, watching.coded(side, piece.codes, piece.rows))
 
     # ---- promises that have done their work -----------------------------------------------------
 
@@ -299,7 +301,8 @@ class Purging:
         for side, table in zip(Side, workspace.memory.tables, strict=True):
             every = np.arange(len(table))
             columns = TakenRows(Rows(table, every))
-            if watching.without_partners(side, table.codes(every), columns).any():
+            coded = watching.coded(side, table.codes(every), columns)
+            if watching.without_partners(side, coded).any():
                 return
         self.spent = both
 

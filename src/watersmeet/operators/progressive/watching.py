@@ -23,9 +23,35 @@ from watersmeet.errors import InvalidArgument, StateError
 from watersmeet.model import Side
 from watersmeet.rows.encoded import Codes
 from watersmeet.rows.leaves import Mask
-from watersmeet.rows.predicates import Columns, Predicate
+from watersmeet.rows.predicates import Columns, Encode, Predicate
 from watersmeet.rows.promises import Promise, Promises, Ranges
 from watersmeet.store.runs import Span, Spans, SpilledRun
+
+
+class CodedRows:
+    """Rows and their codes under each watched predicate, computed when first asked for, and once:
+    for the check of promises and for the question who has no partners."""
+
+    def __init__(self, encoders: Sequence[Encode], codes: Codes, columns: Columns) -> None:
+        self._encoders = encoders
+        self._columns = columns
+        self._codes: dict[int, Codes] = {0: codes}
+
+    def __len__(self) -> int:
+        return len(self._codes[0])
+
+    def __getitem__(self, number: int) -> Codes:
+        """The codes under predicate `number`."""
+        found = self._codes.get(number)
+        if found is None:
+            found = self._codes[number] = self._encoders[number](self._columns).codes
+        return found
+
+    def part(self, place: slice, columns: Columns) -> CodedRows:
+        """Some of these rows; `columns` are theirs."""
+        part = CodedRows(self._encoders, self._codes[0][place], columns)
+        part._codes |= {number: codes[place] for number, codes in self._codes.items()}
+        return part
 
 
 class Watching:
@@ -74,29 +100,30 @@ class Watching:
         """Whether there is a promise about rows of a side."""
         return bool(self.promises) and bool(self.promises.about(side))
 
+    def coded(self, side: Side, codes: Codes, columns: Columns) -> CodedRows:
+        """Rows of a side with their codes. `codes` are those under the first predicate, and
+        `columns` the stored columns."""
+        return CodedRows([encode[side] for encode in self._encoders], codes, columns)
+
     def without_partners(
-        self, side: Side, codes: Codes, columns: Columns, *, promises: Promises | None = None
+        self, side: Side, rows: CodedRows, *, promises: Promises | None = None
     ) -> Mask:
-        """Which rows of a side will find no partner among rows to come. `codes` are theirs under
-        the first predicate, and `columns` their stored columns."""
+        """Which rows of a side will find no partner among rows to come."""
         promises = self.promises if promises is None else promises
-        gone = np.zeros(len(codes), np.bool_)
+        gone: Mask | None = None
         for number in promises.about(side.other):
-            mine = self._codes(side, number, codes, columns)
-            first, last = self.predicates[number].reach(side, mine)
-            gone |= promises.cover(side.other, number, first, last)
-        return gone
+            first, last = self.predicates[number].reach(side, rows[number])
+            covered = promises.cover(side.other, number, first, last)
+            gone = covered if gone is None else gone | covered
+        return np.zeros(len(rows), np.bool_) if gone is None else gone
 
-    def broken_by(self, side: Side, codes: Codes, columns: Columns) -> Mask:
-        """Which rows of a side have come although it was promised that they would not."""
-        broken = np.zeros(len(codes), np.bool_)
+    def broken_by(self, side: Side, rows: CodedRows) -> int:
+        """How many rows of a side have come although it was promised that they would not."""
+        broken: Mask | None = None
         for number in self.promises.about(side):
-            mine = self._codes(side, number, codes, columns)
-            broken |= self.promises.broken_by(side, number, mine)
-        return broken
-
-    def _codes(self, side: Side, number: int, codes: Codes, columns: Columns) -> Codes:
-        return self._encoders[number][side](columns).codes if number else codes
+            mine = self.promises.broken_by(side, number, rows[number])
+            broken = mine if broken is None else broken | mine
+        return 0 if broken is None else int(np.count_nonzero(broken))
 
     # ---- whole runs -----------------------------------------------------------------------------
 

@@ -110,9 +110,8 @@ class ProgressiveWorkspace(Workspace):
         watching = self.watching
         if watching.swept.about(side.other):
             early = piece.ats < self.purged[side][self.memory.partition_of(piece.codes)]
-            gone |= early & watching.without_partners(
-                side, piece.codes, piece.rows, promises=watching.swept
-            )
+            coded = watching.coded(side, piece.codes, piece.rows)
+            gone |= early & watching.without_partners(side, coded, promises=watching.swept)
         return gone
 
     def distinct_per_partition(self) -> float:

@@ -182,13 +182,10 @@ class _Drive:
                 self._punctuate(start, start + len(rows_at_once))
                 start += len(rows_at_once)
             return True
-        groups = [rows]
         if 0 < arranged.hurried < turn.rows:
-            order = np.split(arranged.order, [arranged.hurried])
-            groups = [rows.take(pa.array(places)) for places in order]
-        for group in groups:
-            for rows_at_once in _pieces(group, self._at_once):
-                self._join.push(side, rows_at_once)
+            rows = rows.take(pa.array(arranged.order))
+        for rows_at_once in _pieces(rows, self._at_once):
+            self._join.push(side, rows_at_once)
         return True
 
     def _punctuate(self, start: int, stop: int) -> None:
