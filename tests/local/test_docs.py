@@ -128,7 +128,7 @@ def test_the_page_about_promises_shows_what_it_prints(
         assert sorted(in_outline(printed)) == sorted(in_outline(promised))
     for place, printed in ((0, first), (4, unmatched), (5, failed), (6, aside)):
         assert sorted(printed.splitlines()) == sorted(shown[place].splitlines())
-    assert explained.startswith("left rows  bounded: by punctuated")
+    assert explained.startswith("left rows  bounded by punctuated")
     assert marked.splitlines()[0] == shown[2].splitlines()[0]
     for printed, promised in zip(close.splitlines(), shown[3].splitlines(), strict=True):
         assert printed.partition(" out,")[0] == promised.partition(" out,")[0]

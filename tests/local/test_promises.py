@@ -37,7 +37,7 @@ def test_the_example_of_the_paper(tmp_path: Path) -> None:
     assert rows == {("card", "a"), ("coin", "b"), ("card", "c"), ("bank", "d")}
     assert join.metrics.broken_promises == 1
     words = join.explain()
-    assert "1 rows broke punctuated(when over)" in " ".join(words.split())
+    assert "1 row broke punctuated(when over)" in " ".join(words.split())
     (aside,) = pq.read_table(tmp_path).to_pylist()
     assert (aside["ipaddr"], aside["broken_promise"]) == ("late", "punctuated(when over)")
 

@@ -26,15 +26,33 @@ def missing(on: Any, how: str, *promises: Any) -> Any:
 
 def test_without_promises_all_state_is_unbounded_and_a_remedy_is_named() -> None:
     said = words("id")
-    assert said["left rows"].startswith("unbounded: nothing is promised about the right input")
+    assert said["left rows"].startswith("unbounded: all of them stay, because nothing is promised")
+    assert "about the right input" in said["left rows"]
     assert "wm.punctuated('right', ...)" in said["left rows"]
     assert "wm.ordered('left', 'id')" in said["right rows"]
 
 
 def test_order_bounds_the_other_side() -> None:
     said = words("id", wm.ordered("left", "id"))
-    assert said["right rows"].startswith("bounded: by ordered(id) of the left input")
+    assert said["right rows"].startswith("bounded by ordered(id) of the left input")
     assert said["left rows"].startswith("unbounded")
+    assert said["right rows"].endswith("the largest 'id' of the left input is above its own")
+    falling = words("id", wm.ordered("left", "id", ascending=False, slack=3))["right rows"]
+    assert falling.endswith(
+        "below its own, and by more than the 3 that left rows may be out of order"
+    )
+
+
+def test_times_that_are_close_are_bounded_by_band_and_delay() -> None:
+    near = wm.within("at", "5 minutes")
+    said = words(["id", near], wm.watermark("right", "at", "90 seconds"))
+    assert said["left rows"] == (
+        "bounded by watermark(at, 1 minute 30 seconds) of the right input: a left row goes once "
+        "the latest 'at' of the right input is past all that it could meet (at within 5 minutes), "
+        "and by more than the 1 minute 30 seconds that right rows may be late"
+    )
+    marked = words(["id", near], wm.punctuated("right", "over", {"at": "equal", "id": "equal"}))
+    assert "come with any 'at' that it could meet or its 'id'" in marked["left rows"]
 
 
 def test_a_band_without_an_end_is_not_bounded_by_a_watermark_that_goes_there() -> None:
@@ -44,12 +62,12 @@ def test_a_band_without_an_end_is_not_bounded_by_a_watermark_that_goes_there() -
     assert words(["id", after], right)["left rows"].startswith("bounded")
     said = words(["id", after], left)
     assert said["right rows"].startswith("unbounded")
-    assert "the band has no end there" in said["left watermark(at, 1:00:00)"]
+    assert "the band has no end there" in said["left watermark(at, 1 hour)"]
 
 
 def test_unique_keys_bound_rows_that_meet_their_partner() -> None:
     said = words("id", wm.unique("left"))
-    assert said["right rows"].startswith("bounded as far as partners come")
+    assert said["right rows"].startswith("bounded for rows that find a partner")
     assert "met its one partner" in said["right rows"]
 
 

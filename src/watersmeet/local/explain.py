@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from watersmeet.local.driver import Driver
-from watersmeet.operators.explaining import STAGES, results_words
+from watersmeet.operators.explaining import STAGES, dropped_words, results_words
 from watersmeet.operators.family import find_algorithm, find_mechanism
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.promised.join import PromisedJoin
@@ -38,14 +40,11 @@ def _promises(driver: Driver) -> list[tuple[str, str]]:
         return []
     words = bounds_in_words(driver.schema, driver.promised.promises)
     metrics, operator = driver.metrics, driver.operator
-    heard, broken = 0, "no row broke one"
+    heard, broken = 0, Counter[str]()
     if isinstance(operator, PromisedJoin):
-        heard = operator.promises_heard
-        if operator.broken:
-            counts = [f"{rows:,} rows broke {each}" for each, rows in operator.broken.items()]
-            broken = ", ".join(counts)
-    so_far = f"{heard:,} so far, {metrics.rows_purged:,} rows were dropped from the state, {broken}"
-    return [*words, ("promises", so_far)]
+        heard, broken = operator.promises_heard, operator.broken
+    dropped = dropped_words(metrics.rows_purged, metrics.dropped_on_arrival, broken)
+    return [*words, ("promises", f"{heard:,} so far; {dropped}")]
 
 
 def memory_words(driver: Driver, what: str) -> str:

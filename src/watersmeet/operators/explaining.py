@@ -31,6 +31,22 @@ def results_words(results: Mapping[str, int], stages: Mapping[str, str]) -> str:
     return f"{sum(results.values()):,} rows" + (": " + "; ".join(found) if found else "")
 
 
+def dropped_words(
+    purged: int, on_arrival: int, broken: Mapping[str, int], *, when: str = ""
+) -> str:
+    """What came of promises: rows that went, and rows that broke one, by promise.
+
+    >>> dropped_words(7, 1200, {"unique(id)": 1, "ordered(id)": 2}, when=" so far")
+    'rows dropped from the state so far: 7, not kept because they could meet nothing to come: 1,200;
+    1 row broke unique(id), 2 rows broke ordered(id)'
+    """
+    counts = [f"{count_text(rows, 'row')} broke {each}" for each, rows in broken.items()]
+    return (
+        f"rows dropped from the state{when}: {purged:,}, not kept because they could meet nothing "
+        f"to come: {on_arrival:,}; {', '.join(counts) or 'no row broke a promise'}"
+    )
+
+
 # ---- of a join with a master table; `counted` has numbers by the names of its metrics ------------
 
 

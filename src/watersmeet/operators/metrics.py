@@ -63,6 +63,8 @@ class Metrics:
     memory_peak: int = 0
     rows_purged: int = 0
     """Rows that were kept and then dropped because of a promise."""
+    dropped_on_arrival: int = 0
+    """Rows that were not kept at all: they could meet nothing but the rows that were there."""
     broken_promises: int = 0
     """Rows that came although it was promised that they would not."""
     flushes: deque[FlushRecord] = field(default_factory=lambda: deque(maxlen=_REMEMBERED_FLUSHES))

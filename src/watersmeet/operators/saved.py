@@ -48,7 +48,7 @@ _END = struct.Struct("<QQ")
 _BITS = pa.schema([("bits", pa.uint8())])
 _COUNTERS = (
     "rows_in", "null_keys", "candidates", "flush_count", "rows_spilled", "bytes_spilled",
-    "md_tasks", "dd_tasks", "rows_purged", "broken_promises",
+    "md_tasks", "dd_tasks", "rows_purged", "dropped_on_arrival", "broken_promises",
 )  # fmt: skip
 
 
@@ -299,7 +299,8 @@ def save_counters(metrics: Metrics) -> Manifest:
 
 def load_counters(metrics: Metrics, manifest: Manifest) -> None:
     for name in _COUNTERS:
-        setattr(metrics, name, copy(manifest["counters"][name]))
+        if name in manifest["counters"]:  # One of an older version may lack the newest.
+            setattr(metrics, name, copy(manifest["counters"][name]))
     metrics.results |= manifest["results"]
 
 

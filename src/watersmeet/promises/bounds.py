@@ -17,6 +17,7 @@ from watersmeet.promises.kinds import (
 )
 from watersmeet.promises.rules import Telling
 from watersmeet.promises.watched import KeyOrder, Watched
+from watersmeet.rows.bands import Width, width_words
 from watersmeet.rows.on import name_of
 from watersmeet.rows.predicates import ValuesInBand
 from watersmeet.rows.schema import JoinSchema
@@ -51,10 +52,11 @@ def bounds_in_words(
     >>> schema = JoinSchema.resolve(clicks, clicks, ["id", wm.within("at", "5 minutes")])
     >>> for subject, sentence in bounds_in_words(schema, [wm.watermark("right", "at", "1 hour")]):
     ...     print(f"{subject}: {sentence}")
-    left rows: bounded: by watermark(at, 1:00:00) of the right input: a left row goes when all right
-    values within its reach (at within 5 minutes) lie below what may still come
-    right rows: unbounded: nothing is promised about the left input; wm.watermark('left', 'at', ...)
-    or wm.punctuated('left', ...) would bound them
+    left rows: bounded by watermark(at, 1 hour) of the right input: a left row goes once the latest
+    'at' of the right input is past all that it could meet (at within 5 minutes), and by more than
+    the 1 hour that right rows may be late
+    right rows: unbounded: all of them stay, because nothing is promised about the left input;
+    wm.watermark('left', 'at', ...) or wm.punctuated('left', ...) would bound them
     """
     promises = check_promises(schema, promises)
     watched = Watched.of(schema, promises)
@@ -107,17 +109,17 @@ def _state(watched: Watched, side: Side, promises: Sequence[PromiseOfValues]) ->
     about = [(each, use_of(watched, each)) for each in promises if each.side is side.other]
     useful = [(each, use) for each, use in about if use.drops]
     if not useful:
-        why = "nothing that drops them is promised" if about else "nothing is promised"
+        why = "nothing that lets them go is promised" if about else "nothing is promised"
         return (
-            f"unbounded: {why} about the {other} input; {_remedies(watched.schema, side.other)} "
-            "would bound them"
+            f"unbounded: all of them stay, because {why} about the {other} input; "
+            f"{_remedies(watched.schema, side.other)} would bound them"
         )
     reasons = "; ".join(f"by {each} of the {other} input: {use.words}" for each, use in useful)
     if any(use.bounds for _, use in useful):
-        return f"bounded: {reasons}"
+        return f"bounded {reasons}"
     return (
-        f"bounded as far as partners come: {reasons}; one whose partner never comes stays, unless "
-        f"{_remedies(watched.schema, side.other)} is promised"
+        f"bounded for rows that find a partner, {reasons}; one whose partner never comes stays, "
+        f"unless {_remedies(watched.schema, side.other)} is promised"
     )
 
 
@@ -163,31 +165,30 @@ def use_of(watched: Watched, promise: PromiseOfValues) -> Use:
                 f"a {name_of(side.other)} row goes when the {name_of(side)} rows with its value "
                 f"have ended{_texts(watched, side, names)}",
             )
-        case Ordered(_, column, ascending):
-            return _by_order(watched, side, column, ascending=ascending)
-        case Watermark(_, column):
-            return _by_order(watched, side, column, ascending=True)
+        case Ordered() | Watermark():
+            return _by_order(watched, promise)
         case Punctuated():
             return _by_markers(watched, promise)
 
 
-def _by_order(watched: Watched, side: Side, column: str, *, ascending: bool) -> Use:
-    row, beyond = f"a {name_of(side.other)} row", "below" if ascending else "above"
+def _by_order(watched: Watched, promise: Ordered | Watermark) -> Use:
+    side, column = promise.side, promise.column
+    ascending = isinstance(promise, Watermark) or promise.ascending
+    row = f"a {name_of(side.other)} row"
+    most = "latest" if isinstance(promise, Watermark) else "largest" if ascending else "smallest"
+    newest = f"{row} goes once the {most} {column!r} of the {name_of(side)} input is"
     numbers = [number for number, _ in watched.about(side, column)]
     for number in numbers:
         predicate = watched.predicates[number]
         if isinstance(predicate, KeyOrder):
-            return Use(True, True, f"{row} goes when its key lies {beyond} what may still come")
+            beyond = "above" if ascending else "below"
+            return Use(True, True, f"{newest} {beyond} its own{_lateness(promise)}")
         assert isinstance(predicate, ValuesInBand)
         # Rows of the other side reach up (or down) to a value only if the band ends there.
         upwards = ascending == (side is Side.RIGHT)
         if (predicate.codec.low if upwards else predicate.codec.high) is not None:
-            return Use(
-                True,
-                True,
-                f"{row} goes when all {name_of(side)} values within its reach "
-                f"({predicate.words}) lie {beyond} what may still come",
-            )
+            reach = f"past all that it could meet ({predicate.words})"
+            return Use(True, True, f"{newest} {reach}{_lateness(promise)}")
     if numbers:
         return Use(
             False,
@@ -197,12 +198,29 @@ def _by_order(watched: Watched, side: Side, column: str, *, ascending: bool) -> 
     return Use(False, False, _mute(watched, side, [column]))
 
 
+def _lateness(promise: Ordered | Watermark) -> str:
+    """By how much a value must be past others, because rows may come that late."""
+    width: Width | None
+    if isinstance(promise, Watermark):
+        width, how = promise.delay, "late"
+    else:
+        width, how = promise.slack, "out of order"
+    if not width:
+        return ""
+    rows = f"{name_of(promise.side)} rows may be {how}"
+    return f", and by more than the {width_words(width)} that {rows}"
+
+
 def _by_markers(watched: Watched, promise: Punctuated) -> Use:
     schema, side = watched.schema, promise.side
     names = [name for name, _ in pattern_of(schema, promise)]
     row = f"a {name_of(side.other)} row goes when a marker row says that"
     alone = [name for name in names if watched.about(side, name)]
     keys = [key.of(side) for key in schema.keys]
+
+    def met_by(name: str) -> str:
+        return f"its {name!r}" if name in keys else f"any {name!r} that it could meet"
+
     whole = len(keys) > 1 and watched.whole_key is not None and set(keys) <= set(names)
     if alone:
         texts = _texts(watched, side, alone)
@@ -210,7 +228,7 @@ def _by_markers(watched: Watched, promise: Punctuated) -> Use:
             True,
             # Only ranges are about long texts, and nobody knows whether markers have ranges.
             not texts,
-            f"{row} no more {name_of(side)} rows come with its {' or its '.join(alone)}"
+            f"{row} no more {name_of(side)} rows come with {' or '.join(map(met_by, alone))}"
             + (" or its whole key" if whole else "")
             + (", and says nothing about other columns" if len(names) > 1 else "")
             + texts,

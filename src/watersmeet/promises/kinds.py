@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side
-from watersmeet.rows.bands import Width
+from watersmeet.rows.bands import Width, width_words
 from watersmeet.rows.on import name_of
 from watersmeet.rows.spans import parse_width
 
@@ -81,7 +81,7 @@ class Ordered:
 
     def __str__(self) -> str:
         falls = "" if self.ascending else ", descending"
-        slack = "" if self.slack is None else f", slack {self.slack}"
+        slack = "" if self.slack is None else f", slack {width_words(self.slack)}"
         return f"ordered({self.column}{falls}{slack})"
 
 
@@ -94,9 +94,11 @@ class Punctuated:
     """SQL text that is true for marker rows; on Spark, a Column may be given."""
     pattern: tuple[tuple[str, How], ...] | None = None
     """What it says about each column; None for every column in which the marker has a value."""
+    called: str | None = field(default=None, repr=False, compare=False)
+    """What users know the condition as, where it was replaced by another."""
 
     def __str__(self) -> str:
-        return f"punctuated(when {self.when})"
+        return f"punctuated(when {self.called or self.when})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ class Watermark:
     delay: timedelta
 
     def __str__(self) -> str:
-        return f"watermark({self.column}, {self.delay})"
+        return f"watermark({self.column}, {width_words(self.delay)})"
 
 
 PromiseOfValues = Unique | Clustered | Ordered | Punctuated | Watermark
@@ -185,7 +187,7 @@ def ordered(
     Examples
     --------
     >>> str(ordered("left", "t", slack="5 seconds"))
-    'ordered(t, slack 0:00:05)'
+    'ordered(t, slack 5 seconds)'
     """
     _check_column(column, "ordered")
     if not isinstance(ascending, bool):

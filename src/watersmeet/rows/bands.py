@@ -73,12 +73,12 @@ class Band:
         low, high = self.low, self.high
         if low is not None and high is not None and low == -high and not self._open_ends:
             of = "" if self.left == self.right else f" of {self.right}"
-            return f"{self.left} within {_in_words(high)}{of}"
+            return f"{self.left} within {width_words(high)}{of}"
         words = f"{self.left} - {self.right}"
         if low is not None:
-            words = f"{_in_words(low)} {'<' if self.low_open else '<='} {words}"
+            words = f"{width_words(low)} {'<' if self.low_open else '<='} {words}"
         if high is not None:
-            words = f"{words} {'<' if self.high_open else '<='} {_in_words(high)}"
+            words = f"{words} {'<' if self.high_open else '<='} {width_words(high)}"
         return words
 
     def columns_of(self, side: Side) -> tuple[str]:
@@ -122,7 +122,7 @@ class Band:
         return low, high
 
 
-def _in_words(width: Width) -> str:
+def width_words(width: Width) -> str:
     """A span of time in the largest units that it has whole; a number as it is."""
     if not isinstance(width, timedelta):
         return str(width)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from watersmeet.operators.enriching import EnrichQuestion
@@ -11,6 +12,7 @@ from watersmeet.operators.explaining import (
     ENRICHING_STAGES,
     STAGES,
     cache_words,
+    dropped_words,
     results_words,
     scan_words,
     waiting_words,
@@ -18,6 +20,7 @@ from watersmeet.operators.explaining import (
 from watersmeet.operators.family import find_algorithm, find_enricher
 from watersmeet.operators.semistream.metrics import SemiStreamMetrics
 from watersmeet.spark.enrich.masters import Masters
+from watersmeet.spark.microbatches.asked import Asked
 from watersmeet.spark.microbatches.metrics import stream_metrics
 from watersmeet.spark.microbatches.state import Manifest, StateDirectory
 from watersmeet.words import count_text, listed, megabytes, paragraph, seconds_text, size_text
@@ -31,30 +34,36 @@ Record = dict[str, Any]
 
 def explain_stream(state: str | os.PathLike[str]) -> str:
     """Say in words what a query holds and does: its inputs, what is owed or waits, memory, disk,
-    and its latest batches. For `enrich` also the versions of the master that rows meet, what the
-    cache holds and has served, and what was read of the master.
+    and its latest batches. For `join_streams` also which rows go some time, by which promise, or
+    that they stay and what promise would bound them. For `enrich` also the versions of the master
+    that rows meet, what the cache holds and has served, and what was read of the master.
 
     `state` is the one given to `join_streams`, `join_many_streams` or `enrich`. It may be asked for
-    while the query runs, from any process that reaches the directory, and after it has stopped.
-    Numbers are those of the batches that `stream_metrics` has: the latest hundred.
+    before the query starts, while it runs, from any process that reaches the directory, and after
+    it has stopped. Numbers are those of the batches that `stream_metrics` has: the latest hundred.
     """
     directory = StateDirectory.parse(state)
     records = stream_metrics(state)
-    manifest = directory.latest()
+    manifest, asked = directory.latest(), Asked.noted(directory)
     if manifest is None or not records:
-        return paragraph("join", f"no batch of a query has been committed to {directory.uri} yet")
-    return _Explained(directory, manifest, records).text()
+        return _asked_words(asked, directory)
+    return _Explained(directory, manifest, records, asked).text()
 
 
 class _Explained:
     def __init__(
-        self, directory: StateDirectory, manifest: Manifest, records: Sequence[Record]
+        self,
+        directory: StateDirectory,
+        manifest: Manifest,
+        records: Sequence[Record],
+        asked: Asked | None,
     ) -> None:
         self._directory = directory
         self._manifest = manifest
         self._about: dict[str, Any] = manifest["parameters"]
         self._records = records
         self._latest = records[-1]
+        self._asked = asked
         self._enriches = self._about.get("join") == "enrich"
 
     def text(self) -> str:
@@ -66,6 +75,7 @@ class _Explained:
                 "spills": self._spills(),
                 "read": f"{self._rows_in()}{self._ended()} {self._when}",
                 "owed": self._owed(),
+                **self._bounds(),
             }
         facts |= {"results": self._results(), "state": self._state(), "batches": self._batches()}
         lines = [paragraph(name, fact) for name, fact in facts.items()]
@@ -80,29 +90,18 @@ class _Explained:
 
     @property
     def _names(self) -> Sequence[str]:
-        if self._enriches:
-            return EnrichQuestion.names
-        names: Sequence[str] = self._about.get("relations", ("left", "right"))
-        return names
+        return EnrichQuestion.names if self._enriches else _names(self._about)
 
     def _join(self) -> str:
         about = self._about
-        on = about["on"]
-        if "relations" not in about:
-            keys = [mine if mine == other else f"{mine} = {other}" for mine, other in on]
-            on = " and ".join([*keys, *about.get("bands", [])])
-        condition = f", if {about['condition']}" if about["condition"] else ""
-        inputs = " with ".join(self._names)
         return (
-            f"{about.get('how', 'inner')}, {inputs}, on {on}{condition}; "
+            f"{_join_words(about, self._names)}; "
             f"query {self._latest['query']}, {count_text(about['instances'], 'instance')}"
         )
 
     def _algorithm(self) -> str:
         name = self._about["algorithm"]
-        if self._enriches:
-            return f"{name}: {find_enricher(name).words}"
-        return f"{name}, {find_algorithm(name).words}"
+        return f"{name}: {find_enricher(name).words}" if self._enriches else _algorithm_words(name)
 
     # ---- what it holds --------------------------------------------------------------------------
 
@@ -151,6 +150,22 @@ class _Explained:
             f"{listed(named)} rows on disk may not have met all that has come of the others; a "
             "batch without rows joins them"
         )
+
+    def _bounds(self) -> dict[str, str]:
+        """What becomes of the rows that are kept, and what has become of rows so far."""
+        words = dict(self._asked.bounds) if self._asked else {}
+        promised = [each["promises"] for each in self._records if "promises" in each]
+        if promised:
+            broken: Counter[str] = Counter()
+            for each in promised:
+                broken.update(each["broken"])
+            purged, passed = (
+                sum(each[name] for each in promised) for name in ("purged", "dropped_on_arrival")
+            )
+            kept = count_text(promised[-1]["rows_kept"], "row")
+            dropped = dropped_words(purged, passed, broken, when=f" {self._when}")
+            words["promises"] = f"{kept} in the state after the latest batch; {dropped}"
+        return words
 
     # ---- a stream and its master ----------------------------------------------------------------
 
@@ -214,6 +229,37 @@ class _Explained:
             f"{seconds_text(sum(seconds) / len(seconds))} on average, {seconds_text(max(seconds))} "
             "at most; the latest:"
         )
+
+
+def _asked_words(asked: Asked | None, directory: StateDirectory) -> str:
+    """What is known of a query that has no batch yet."""
+    facts: dict[str, str] = {}
+    if asked is not None:
+        about = asked.parameters
+        instances = count_text(about["instances"], "instance")
+        facts["join"] = f"{_join_words(about, _names(about))}; {instances}"
+        facts["algorithm"] = _algorithm_words(about["algorithm"])
+        facts |= dict(asked.bounds)
+    facts["batches"] = f"no batch of a query has been committed to {directory.uri} yet"
+    return "\n".join(paragraph(name, fact) for name, fact in facts.items())
+
+
+def _names(about: Mapping[str, Any]) -> Sequence[str]:
+    names: Sequence[str] = about.get("relations", ("left", "right"))
+    return names
+
+
+def _join_words(about: Mapping[str, Any], names: Sequence[str]) -> str:
+    on = about["on"]
+    if "relations" not in about:
+        keys = [mine if mine == other else f"{mine} = {other}" for mine, other in on]
+        on = " and ".join([*keys, *about.get("bands", [])])
+    condition = f", if {about['condition']}" if about["condition"] else ""
+    return f"{about.get('how', 'inner')}, {' with '.join(names)}, on {on}{condition}"
+
+
+def _algorithm_words(name: str) -> str:
+    return f"{name}, {find_algorithm(name).words}"
 
 
 def _batch_words(record: Record, names: Sequence[str]) -> str:

@@ -70,4 +70,8 @@ def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 def test_a_state_of_a_query_that_has_not_begun_has_no_batches(streams: Streams) -> None:
     streams.joined()
-    assert wm.stream_metrics(streams.path / "state") == []
+    state = streams.path / "state"
+    assert wm.stream_metrics(state) == []
+    words = " ".join(wm.explain_stream(state).split())
+    assert "left rows unbounded: all of them stay, because nothing is promised about the" in words
+    assert "no batch of a query has been committed" in words

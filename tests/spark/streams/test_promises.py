@@ -117,6 +117,11 @@ def test_clicks_with_a_watermark_and_views_with_punctuations(visits: Visits) -> 
     visits.arrive(0, clicks((1, 0, 10), (2, 1, 20), (3, 2, 30)), views((1, 5, 11), (2, 30, 22)))
     marker = pa.concat_tables([views((1, 6, 12)), views((1, 0, None), done=True)])
     visits.arrive(1, clicks((1, 7, 13)), marker)
+    visits.joined()
+    told = " ".join(wm.explain_stream(visits.path / "state").split())
+    assert "right rows bounded by watermark(clicked, 5 minutes) of the left input" in told
+    assert "left rows bounded by punctuated(when done AND user IS NOT NULL) of the right" in told
+    assert "; by punctuated(when done AND user IS NULL) of the right input" in told
     found = pairs(visits.run())
     assert found == {(10, 11): 1, (10, 12): 1, (13, 11): 1, (13, 12): 1}
     every = views((None, 75, None), done=True)
@@ -135,7 +140,7 @@ def test_clicks_with_a_watermark_and_views_with_punctuations(visits: Visits) -> 
     ]
     told = wm.stream_metrics(visits.path / "state")[-1]["promises"]
     assert told["rows_kept"] == 0
-    assert told["broken"] == {"left: watermark(clicked, 0:05:00)": 1}
+    assert told["broken"] == {"left: watermark(clicked, 5 minutes)": 1}
 
 
 @pytest.mark.slow
@@ -214,7 +219,7 @@ def test_a_broken_promise_ends_the_query_and_names_row_and_promise(visits: Visit
         visits.run(**options)
     error = wm.stream_error(raised.value)
     assert isinstance(error, PromiseBroken)
-    assert "watermark(clicked, 0:05:00)" in str(error)
+    assert "watermark(clicked, 5 minutes)" in str(error)
     assert "00:20:00" in str(error)
     assert pairs(visits.run(on_broken="drop", **options)) == {(1, 2): 1}
     with pytest.raises(StateError, match="made with promises="):

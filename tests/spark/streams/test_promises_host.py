@@ -31,6 +31,9 @@ from tests.spark.streams.test_host import Failure, fail_somewhere
 from watersmeet.errors import PromiseBroken
 from watersmeet.model import Side
 from watersmeet.promises.kinds import punctuated, unique, watermark
+from watersmeet.spark.explain_stream import explain_stream
+from watersmeet.spark.microbatches.asked import Asked
+from watersmeet.spark.microbatches.metrics import stream_metrics
 from watersmeet.spark.microbatches.standing import Standing
 from watersmeet.spark.streams.promised_arrivals import PromisedArrivals
 from watersmeet.testing.oracle import assert_same
@@ -296,6 +299,32 @@ def test_a_row_goes_when_it_has_met_its_one_partner(
     assert join.about()["rows_kept"] == 4
     with pytest.raises(PromiseBroken, match="unique"):
         join.run(join.rows(L, (5, 3, 8)))
+
+
+def test_rows_that_go_are_counted_and_told_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = (WATERMARKS[0], punctuated("right", "rlike(b, 'x')", {"k": "equal"}))
+    join = cluster(tmp_path, monkeypatch, *both, how="inner", on_broken="drop")
+    plan = join.plan
+    Asked(plan.identity(None).parameters, plan.bounds()).note(plan.state)
+    before = " ".join(explain_stream(plan.state.uri).split())
+    assert before.startswith("join inner, left with right, on k and t within 5 seconds of u;")
+    left = "bounded by punctuated(when rlike(b, 'x')) of the right input: a left row goes when a"
+    assert f"left rows {left} marker row says that no more right rows come with its 'k'" in before
+    assert "no batch of a query has been committed" in before
+    join.run(join.rows(L, (0, 0, 1), (1, 0, 2)), join.marker(0, (0, 0, -1)))
+    join.run(join.rows(L, (0, 1, 3), (1, 50, 4)))
+    counted = [each["promises"] for each in stream_metrics(plan.state.uri)]
+    assert [(each["purged"], each["dropped_on_arrival"]) for each in counted] == [(1, 0), (0, 1)]
+    join.run(join.rows(L, (1, 1, 5)))
+    words = " ".join(explain_stream(plan.state.uri).split())
+    assert f"left rows {left}" in words
+    assert (
+        "promises 2 rows in the state after the latest batch; rows dropped from the state so far: "
+        "1, not kept because they could meet nothing to come: 1; 1 row broke left: "
+        "watermark(t, 10 seconds)"
+    ) in words
 
 
 # ---- without end --------------------------------------------------------------------------------

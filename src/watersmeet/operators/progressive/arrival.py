@@ -71,6 +71,7 @@ class ArrivalStage:
             keep = self._undecided(side, coded, stamps)
             if keep is not None and not keep.all():
                 gone = np.flatnonzero(~keep)
+                workspace.metrics.dropped_on_arrival += len(gone)
                 yield from workspace.emitter.unmatched(side, source, gone, stamps)
                 if len(gone) == len(rows):
                     workspace.report_memory()

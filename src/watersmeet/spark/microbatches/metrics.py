@@ -86,7 +86,10 @@ def stream_metrics(state: str | os.PathLike[str]) -> list[dict[str, Any]]:
     from there because their worker had changed, and the `seconds` of the slowest instance. The
     latest 100 batches are kept. For `enrich` there is `enriched`, too: rows that the cache served
     (`cache_hits`), blocks and bytes of the master that were read, blocks that were skipped, and at
-    its end `waiting_rows`, `patient_rows` and what the cache holds.
+    its end `waiting_rows`, `patient_rows` and what the cache holds. For joins with promises there
+    is `promises`: how many rows were dropped from the state (`purged`), were not kept when they
+    came (`dropped_on_arrival`), are in the state at its end (`rows_kept`), and broke which promise
+    (`broken`).
     """
     directory = StateDirectory.parse(state)
     directory.check()

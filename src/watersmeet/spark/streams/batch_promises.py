@@ -43,9 +43,6 @@ class BatchPromises(PromiseKeeper):
         self, schema: JoinSchema, promises: Sequence[PromiseOfValues], *, on_broken: str
     ) -> None:
         super().__init__(schema, in_our_words(promises), on_broken=on_broken, ordered_batches=False)
-        for rule, promise in zip(self._rules, promises, strict=True):
-            rule.words = str(promise)
-        self._words = tuple(rule.words for rule in self._rules)
         self._marking = [rule for rule in self._rules if isinstance(rule, MarkerRule)]
         self._own: Told = []
         """What rows of this batch promise to this instance alone."""
@@ -123,7 +120,9 @@ def in_our_words(promises: Sequence[PromiseOfValues]) -> list[PromiseOfValues]:
     """The promises as the keeper knows them: Spark has told marker rows from data, by conditions
     that the keeper need not understand."""
     return [
-        replace(each, when=f"{place} = {place}") if isinstance(each, Punctuated) else each
+        replace(each, when=f"{place} = {place}", called=str(each.when))
+        if isinstance(each, Punctuated)
+        else each
         for place, each in enumerate(promises)
     ]
 

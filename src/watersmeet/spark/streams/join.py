@@ -32,6 +32,7 @@ from watersmeet.spark.microbatches.arguments import (
     saved_instances,
     spill_dir_of,
 )
+from watersmeet.spark.microbatches.asked import Asked
 from watersmeet.spark.microbatches.host import run_batch
 from watersmeet.spark.microbatches.places import (
     check_apart_from_checkpoints,
@@ -218,6 +219,7 @@ def begin(
         plan.identity(None).check(saved)
     if promised is not None and promised.on_broken == "quarantine":
         prepare(directory, [stream.schema for stream in streams], join.inputs, plan.names)
+    Asked(plan.identity(None).parameters, plan.bounds()).note(directory)
     joined = _joined(streams, plan, words, interval, columns=plain(columns))
     return with_metadata(joined, columns)
 

@@ -16,6 +16,7 @@ from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.progressive.workspace import LOADED_BLOCKS
 from watersmeet.operators.promised.join import made_with
 from watersmeet.operators.question import Question
+from watersmeet.promises.bounds import bounds_in_words
 from watersmeet.promises.watched import Watched
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.hypercube import Cube
@@ -88,6 +89,13 @@ class StreamPlan:
                 promised=self.promised,
             ),
         )
+
+    def bounds(self) -> list[tuple[str, str]]:
+        """What becomes of the rows of each stream that are kept, where promises can bound them."""
+        if isinstance(self.question, ManyQuestion) or not self.join.keys:
+            return []
+        promises = () if self.promised is None else in_our_words(self.promised.promises)
+        return bounds_in_words(self.join, promises)
 
     def arrivals(self, task: Task, before: Manifest | None, area: SpillArea) -> StreamArrivals:
         settings: dict[str, Any] = {

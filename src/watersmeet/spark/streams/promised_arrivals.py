@@ -59,6 +59,8 @@ class PromisedArrivals(StreamArrivals):
         self._quarantine = quarantine
         self._aside: str | None = None
         self._broken: Counter[str] = Counter()
+        self._before = 0, 0
+        """Rows that had been dropped before this batch, from the state and as they came."""
         self._markers: list[tuple[int, pa.RecordBatch]] = []
         """Marker rows, with the numbers of their promises."""
         self._told: list[tuple[Side, Promise]] = []
@@ -82,6 +84,8 @@ class PromisedArrivals(StreamArrivals):
     def feed(
         self, operator: JoinOperator, batches: Iterator[pa.RecordBatch], leftovers: Leftovers
     ) -> Iterator[Matches]:
+        metrics = operator.metrics
+        self._before = metrics.rows_purged, metrics.dropped_on_arrival
         yield from self._apply(operator)
         yield from super().feed(operator, batches, leftovers)
 
@@ -145,6 +149,13 @@ class PromisedArrivals(StreamArrivals):
         return [] if self._aside is None else [self._aside]
 
     def record(self, operator: JoinOperator) -> dict[str, Any]:
-        """How many rows broke each promise, and how many are kept."""
+        """How many rows broke each promise, how many went, and how many are kept."""
         assert isinstance(operator, ProgressiveJoin)
-        return {"promises": {"broken": dict(self._broken), "rows_kept": operator.rows_kept}}
+        purged, on_arrival = self._before
+        counted = {
+            "broken": dict(self._broken),
+            "purged": operator.metrics.rows_purged - purged,
+            "dropped_on_arrival": operator.metrics.dropped_on_arrival - on_arrival,
+            "rows_kept": operator.rows_kept,
+        }
+        return {"promises": counted}

@@ -176,7 +176,9 @@ def _marker(promise: Punctuated, stream: DataFrame) -> Marker:
             (_spelling(name, stream, side), _spelled_how(how, stream, side))
             for name, how in promise.pattern
         ]
-    known = replace(promise, when=str(when), pattern=tuple(pattern))
+    # A Column is shown as Column<'a > b'>.
+    text = str(when) if isinstance(when, str) else str(when)[len("Column<'") : -len("'>")]
+    known = replace(promise, when=text, pattern=tuple(pattern))
     return Marker(known, sf.coalesce(condition, sf.lit(False)))
 
 
