@@ -409,6 +409,10 @@ def _join_name(joined: DataFrame) -> str:
     return next((word for word in executed.split() if word.endswith("Join")), "unknown")
 
 
+# How often a query is asked whether its first micro-batch is done.
+_LOOK_EVERY_S = 0.05
+
+
 def streamed(
     stage: Stage,
     joined: DataFrame,
@@ -433,11 +437,15 @@ def streamed(
             .trigger(availableNow=True)
             .start()
         )
-    query.awaitTermination()
+    first = None
+    while not query.awaitTermination(timeout=_LOOK_EVERY_S):
+        if first is None and any(p.numInputRows for p in query.recentProgress):
+            first = stage.seconds
     seconds = stage.seconds
     found = [p.observedMetrics["found"].asDict() for p in query.recentProgress if p.observedMetrics]
     return {
         "seconds": seconds,
+        "first_seconds": first or seconds,
         "rows": sum(batch["rows"] for batch in found),
         "checksum": sum(batch["checksum"] or 0 for batch in found) % 2**64 if stage.check else None,
         "notes": {
