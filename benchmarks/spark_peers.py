@@ -438,9 +438,11 @@ def streamed(
             .start()
         )
     first = None
-    while not query.awaitTermination(timeout=_LOOK_EVERY_S):
+    while query.isActive:
+        time.sleep(_LOOK_EVERY_S)
         if first is None and any(p.numInputRows for p in query.recentProgress):
             first = stage.seconds
+    query.awaitTermination()
     seconds = stage.seconds
     found = [p.observedMetrics["found"].asDict() for p in query.recentProgress if p.observedMetrics]
     return {
