@@ -8,15 +8,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
+import watersmeet as wm
 from tests.spark.session import QUICKER
 
 pytestmark = pytest.mark.spark
 
 JAVA = "spark.driver.extraJavaOptions"
 
-PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "spark.md").read_text()
 CODE = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 BETWEEN = "---- the next block"
 
@@ -68,3 +73,20 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     assert "200,000 stream rows so far; 0 wait for the scan now" in in_words
     assert error == ""
     assert not list(tmp_path.glob("watersmeet-*"))
+
+
+def test_the_page_about_promises_can_be_followed_on_spark(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its part about Spark, after what comes before; its files have absolute paths."""
+    monkeypatch.chdir(tmp_path)
+    part = (DOCS / "promises.md").read_text().partition("\n## On Spark")[2]
+    names = {"wm": wm, "pa": pa, "pq": pq, "Path": Path}
+    for code, shown in re.findall(
+        r"^```python\n(.*?)^```\n\n(?:.*?^```text\n(.*?)^```)?", part, re.MULTILINE | re.DOTALL
+    ):
+        exec(compile(code, "promises.md", "exec"), names)
+        assert capsys.readouterr().out == shown
