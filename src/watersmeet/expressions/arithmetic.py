@@ -1,4 +1,4 @@
-"""Operations on columns of numbers with Spark's values: exact, or an error as in ANSI mode."""
+"""Operations on columns of numbers with Spark's values: exact, or what `failing` says (`nodes`)."""
 
 from __future__ import annotations
 
@@ -32,17 +32,23 @@ _QUOTIENT_SCALE = 38 + 1
 
 
 def compute(
-    operator: str, left: Numbers, right: Numbers, *, kind: pa.DataType, active: Active
+    operator: str,
+    left: Numbers,
+    right: Numbers,
+    *,
+    kind: pa.DataType,
+    active: Active,
+    failing: str = "error",
 ) -> Numbers:
     """`left operator right` as a value of type `kind`."""
     if operator in "/%":
-        right = _without_zeros(operator, left, right, active)
+        right = _without_zeros(operator, left, right, active, failing=failing)
     if pt.is_floating(kind):
         with np.errstate(all="ignore"):
             values = _FLOAT[operator](left.values, right.values)
         return Numbers(np.asarray(values), both(left.valid, right.valid))
     if operator == "/":
-        return within(_quotient(left, right, kind), kind, active=active)
+        return within(_quotient(left, right, kind), kind, active=active, failing=failing)
     scale = left.scale + right.scale
     if operator != "*":
         scale = max(left.scale, right.scale)
@@ -53,19 +59,24 @@ def compute(
         )
     else:
         result = exactly(_EXACT[operator][0], left, right, _EXACT[operator][1])
-    return within(Numbers(result.values, result.valid, scale, result.bounds), kind, active=active)
+    found = Numbers(result.values, result.valid, scale, result.bounds)
+    return within(found, kind, active=active, failing=failing)
 
 
-def negated(numbers: Numbers, kind: pa.DataType, *, active: Active) -> Numbers:
+def negated(
+    numbers: Numbers, kind: pa.DataType, *, active: Active, failing: str = "error"
+) -> Numbers:
     if not numbers.exact:
         return Numbers(np.asarray(-numbers.values), numbers.valid)
     nought = Numbers(np.asarray(0, np.int64), None)
     result = exactly(np.subtract, nought, numbers, differences)
     result = Numbers(result.values, numbers.valid, numbers.scale, result.bounds)
-    return within(result, kind, active=active)
+    return within(result, kind, active=active, failing=failing)
 
 
-def magnitude(numbers: Numbers, kind: pa.DataType, *, active: Active) -> Numbers:
+def magnitude(
+    numbers: Numbers, kind: pa.DataType, *, active: Active, failing: str = "error"
+) -> Numbers:
     if not numbers.exact:
         return Numbers(np.abs(numbers.values), numbers.valid)
     if numbers.bounds[0] >= 0:
@@ -73,10 +84,12 @@ def magnitude(numbers: Numbers, kind: pa.DataType, *, active: Active) -> Numbers
     opposite = negated(numbers, pa.decimal128(38, 0), active=active)
     values = np.asarray(np.maximum(numbers.values, opposite.values))
     result = Numbers(values, numbers.valid, numbers.scale).tight()
-    return within(result, kind, active=active)
+    return within(result, kind, active=active, failing=failing)
 
 
-def convert(numbers: Numbers, kind: pa.DataType, *, active: Active) -> Numbers:
+def convert(
+    numbers: Numbers, kind: pa.DataType, *, active: Active, failing: str = "error"
+) -> Numbers:
     """CAST between types of numbers."""
     if kind == pa.float64():
         return Numbers(numbers.floats(), numbers.valid)
@@ -84,18 +97,21 @@ def convert(numbers: Numbers, kind: pa.DataType, *, active: Active) -> Numbers:
         with np.errstate(all="ignore"):
             return Numbers(np.asarray(numbers.values, np.float32), numbers.valid)
     if not numbers.exact:
-        return _truncated(numbers, kind, active)
+        return _truncated(numbers, kind, active, failing=failing)
     scale = kind.scale if pt.is_decimal(kind) else 0
     if scale >= numbers.scale:
-        return within(numbers.at_scale(scale), kind, active=active)
+        return within(numbers.at_scale(scale), kind, active=active, failing=failing)
     divisor = 10 ** (numbers.scale - scale)
     # To a decimal: half away from zero. To an integer: cut off.
     extra = divisor // 2 if pt.is_decimal(kind) else 0
     result = _divided(numbers, divisor, extra)
-    return within(Numbers(result.values, result.valid, scale, result.bounds), kind, active=active)
+    found = Numbers(result.values, result.valid, scale, result.bounds)
+    return within(found, kind, active=active, failing=failing)
 
 
-def within(numbers: Numbers, kind: pa.DataType, *, active: Active) -> Numbers:
+def within(
+    numbers: Numbers, kind: pa.DataType, *, active: Active, failing: str = "error"
+) -> Numbers:
     """The numbers, or an error if one that counts does not fit the type."""
     limits = limits_of(kind)
     if inside(numbers.bounds, limits):
@@ -104,7 +120,13 @@ def within(numbers: Numbers, kind: pa.DataType, *, active: Active) -> Numbers:
     if inside(numbers.bounds, limits):
         return numbers
     outside = (numbers.values < limits[0]) | (numbers.values > limits[1])
-    if _matters(np.asarray(outside, np.bool_), numbers.valid, active):
+    if failing == "wrap":
+        low, size = limits[0], limits[1] - limits[0] + 1
+        wrapped = (numbers.values.astype(object) - low) % size + low
+        return Numbers(np.asarray(wrapped, object), numbers.valid, numbers.scale).tight()
+    if failing == "null":
+        numbers = _null_where(np.asarray(outside, np.bool_), numbers)
+    elif _matters(np.asarray(outside, np.bool_), numbers.valid, active):
         raise ArithmeticFailed(
             f"A value of the expression does not fit its type {kind}.",
             remedy="Cast a part of it to a wider type, or guard it with CASE WHEN.",
@@ -128,11 +150,20 @@ def _matters(rows: Mask, valid: Mask | None, active: Active) -> bool:
     return bool(rows.any())
 
 
-def _without_zeros(operator: str, left: Numbers, right: Numbers, active: Active) -> Numbers:
+def _null_where(rows: Mask, numbers: Numbers) -> Numbers:
+    valid = both(numbers.valid, np.asarray(~rows))
+    return Numbers(numbers.values, valid, numbers.scale, numbers.bounds)
+
+
+def _without_zeros(
+    operator: str, left: Numbers, right: Numbers, active: Active, *, failing: str
+) -> Numbers:
     zeros = np.asarray(right.values == 0, np.bool_)
     if not zeros.any():
         return right
-    if _matters(zeros, both(left.valid, right.valid), active):
+    if failing != "error":
+        right = _null_where(zeros, right)
+    elif _matters(zeros, both(left.valid, right.valid), active):
         raise ArithmeticFailed(
             f"{'Division' if operator == '/' else 'Remainder'} by zero.",
             remedy="Guard it, as in CASE WHEN b <> 0 THEN a / b END.",
@@ -180,14 +211,30 @@ def _quotient(left: Numbers, right: Numbers, kind: pa.DataType) -> Numbers:
     return Numbers(result.values, valid, kind.scale, result.bounds)
 
 
-def _truncated(numbers: Numbers, kind: pa.DataType, active: Active) -> Numbers:
+def _truncated(numbers: Numbers, kind: pa.DataType, active: Active, *, failing: str) -> Numbers:
     """A float without what stands behind its point."""
     whole = np.trunc(numbers.values.astype(np.float64))
     low, high = limits_of(kind)
-    fits = (whole >= low) & (whole < float(high + 1))
-    if _matters(np.asarray(~fits), numbers.valid, active):
+    if failing == "wrap":
+        return _saturated(whole, numbers.valid, kind)
+    # Spark compares with the largest number as a float, which of 64 bits is 2**63.
+    fits = (whole >= low) & (whole <= float(high))
+    if failing == "null":
+        numbers = _null_where(np.asarray(~fits), numbers)
+    elif _matters(np.asarray(~fits), numbers.valid, active):
         raise ArithmeticFailed(
             f"A value does not fit {kind}, which it is cast to.",
             remedy="Guard it with CASE WHEN, or leave it a double.",
         )
-    return Numbers(np.where(fits, whole, 0.0).astype(np.int64), numbers.valid).tight()
+    return _saturated(np.where(fits, whole, 0.0), numbers.valid, kind)
+
+
+def _saturated(whole: NDArray[Any], valid: Mask | None, kind: pa.DataType) -> Numbers:
+    """As Java makes them integers: NaN is zero, what is too large the largest. The types below 32
+    bits have the last of 32."""
+    wide = pa.int64() if kind == pa.int64() else pa.int32()
+    low, high = limits_of(wide)
+    large = whole >= float(high)
+    inner = np.where(np.isnan(whole) | large, 0.0, np.maximum(whole, float(low)))
+    found = Numbers(np.where(large, high, inner.astype(np.int64)), valid).tight()
+    return within(found, kind, active=None, failing="wrap")

@@ -25,10 +25,13 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from watersmeet.expressions.arithmetic import Active, compute, convert, magnitude, negated
+from watersmeet.expressions.failing import can_fail
+from watersmeet.expressions.functions import called
 from watersmeet.expressions.nodes import (
     Absolute,
     Arithmetic,
     AtLeast,
+    Call,
     Case,
     Cast,
     Coalesce,
@@ -44,9 +47,8 @@ from watersmeet.expressions.nodes import (
     Node,
     Not,
     Ticks,
-    children,
 )
-from watersmeet.expressions.numbers import Mask, Numbers, both, read
+from watersmeet.expressions.numbers import Mask, Numbers, both, read, written
 from watersmeet.expressions.promotion import holds_all, is_number
 from watersmeet.expressions.truth import Data, Truth, at_least, compare_floats, compared, null_safe
 from watersmeet.model import Side
@@ -91,19 +93,33 @@ class Evaluation:
                 return _constant(node)
             case Arithmetic():
                 left, right = self._operands(node, active)
-                return compute(node.operator, left, right, kind=node.kind, active=active)
-            case Negative():
-                return negated(self.numbers(node.operand, active), node.kind, active=active)
-            case Absolute():
-                return magnitude(self.numbers(node.operand, active), node.kind, active=active)
-            case Cast():
-                return convert(self.numbers(node.operand, active), node.kind, active=active)
-            case Coalesce():
+                return compute(
+                    node.operator, left, right, kind=node.kind, active=active, failing=node.failing
+                )
+            case Negative(operand, kind, failing):
+                numbers = self.numbers(operand, active)
+                return negated(numbers, kind, active=active, failing=failing)
+            case Absolute(operand, kind, failing):
+                numbers = self.numbers(operand, active)
+                return magnitude(numbers, kind, active=active, failing=failing)
+            case Cast(operand, kind, failing):
+                numbers = self.numbers(operand, active)
+                return convert(numbers, kind, active=active, failing=failing)
+            case Coalesce() if is_number(node.kind):
                 return self._first(node, active)
-            case Case():
+            case Case() if is_number(node.kind):
                 return self._choice(node, active)
             case _:
-                raise AssertionError(f"{node} is no number")
+                return _counted(self._given(node, active))
+
+    def values(self, node: Node, active: Active = None) -> Data:
+        """Its value for each row, of any type, as an Arrow array; of a constant as a scalar."""
+        given = self._as_given(node, active)
+        if given is not None:
+            return given
+        if pt.is_boolean(node.kind):
+            return self.truth(node, active).answer
+        return written(self.numbers(node, active), node.kind)
 
     def truth(self, node: Node, active: Active = None) -> Truth:
         match node:
@@ -120,11 +136,14 @@ class Evaluation:
             case In():
                 return self._among(node, active)
             case HasText(place, operand, part):
-                return Truth.of(_HAS_TEXT[place](self._given(operand), pattern=part))
+                return Truth.of(_HAS_TEXT[place](self._given(operand, active), pattern=part))
             case AtLeast(needed, operands):
-                return Truth.of(at_least(needed, [self._given(each) for each in operands]))
+                return Truth.of(at_least(needed, [self.values(each, active) for each in operands]))
+            case Cast(operand) if is_number(operand.kind):
+                numbers = self.numbers(operand, active)
+                return Truth.known(np.asarray(numbers.values != 0), numbers.valid)
             case _:
-                return Truth.of(self._given(node))
+                return Truth.of(self._given(node, active))
 
     def valid(self, node: Node, active: Active = None) -> Mask | None:
         """Where the value is not null, of any type."""
@@ -132,10 +151,7 @@ class Evaluation:
             return self.numbers(node, active).valid
         if pt.is_boolean(node.kind):
             return self.truth(node, active).valid
-        values = self._given(node)
-        if isinstance(values, pa.Scalar):
-            return _null_if(not values.is_valid)
-        return Truth.of(values.is_valid()).values if values.null_count else None
+        return _present(self.values(node, active))
 
     def _operands(self, node: Arithmetic | Compare, active: Active) -> tuple[Numbers, Numbers]:
         """Where one is null Spark does not compute the other; it begins with a divisor, or left."""
@@ -148,13 +164,10 @@ class Evaluation:
     def _column(self, side: Side, name: str) -> Numbers:
         known = self._read.get((side, name))
         if known is None:
-            array = self.columns[side, name]
-            if pt.is_temporal(array.type):
-                array = array.cast(pa.int32() if pt.is_date32(array.type) else pa.int64())
-            known = self._read[side, name] = read(array)
+            known = self._read[side, name] = _counted(self.columns[side, name])
         return known
 
-    def _as_given(self, node: Node) -> Data | None:
+    def _as_given(self, node: Node, active: Active) -> Data | None:
         """A value that Arrow has or computes as Spark would; None for others."""
         match node:
             case Literal(value, kind):
@@ -164,22 +177,61 @@ class Evaluation:
                 # Text may be encoded, or of other offsets than what it is compared with.
                 return array if array.type == kind else array.cast(kind)
             case Cast(operand, kind) if holds_all(operand.kind, kind):
-                given = self._as_given(operand)
+                given = self._as_given(operand, active)
                 return None if given is None else given.cast(kind)
             case Ticks(operand, kind):
-                given = self._as_given(operand)
+                given = self._as_given(operand, active)
                 return None if given is None else given.cast(kind)
+            case Call():
+                return self._called(node, active)
+            case Coalesce() if not is_number(node.kind):
+                return self._first_given(node, active)
+            case Case() if not is_number(node.kind):
+                return self._chosen(node, active)
             case Arithmetic(operator, _, _, kind) if operator in _IN_ARROW:
                 # Floats are as fast in numpy, which need not pack the answer into bits.
                 whole = pt.is_integer(kind) or pt.is_temporal(kind)
-                return self._computed(node) if whole else None
+                return self._computed(node, active) if whole else None
             case _:
                 return None
 
-    def _computed(self, node: Arithmetic) -> Data | None:
+    def _called(self, node: Call, active: Active) -> Data:
+        operands: list[Data] = []
+        for operand in node.operands:
+            values = self.values(operand, active)
+            if can_fail(node):
+                # Spark stops at the first that is null.
+                active = both(active, _present(values))
+            operands.append(values)
+        return called(node, operands)
+
+    def _first_given(self, node: Coalesce, active: Active) -> Data:
+        found: list[Data] = []
+        for operand in node.operands:
+            found.append(self.values(operand, active))
+            if can_fail(node):
+                present = _present(found[-1])
+                active = both(active, np.asarray(False) if present is None else ~present)
+        return pc.coalesce(*found)
+
+    def _chosen(self, node: Case, active: Active) -> Data:
+        """As `_choice`, of what is no number."""
+        chosen: list[tuple[Data, Data]] = []
+        open_rows = active
+        for condition, value in zip(node.conditions, node.values, strict=True):
+            holds = self.truth(condition, open_rows).holds
+            mask = pa.array(holds) if holds.ndim else pa.scalar(bool(holds))
+            chosen.append((mask, self.values(value, both(open_rows, holds))))
+            open_rows = both(open_rows, np.asarray(~holds))
+        result = self.values(node.otherwise, open_rows)
+        for mask, values in reversed(chosen):
+            result = pc.if_else(mask, values, result)
+        return result
+
+    def _computed(self, node: Arithmetic, active: Active) -> Data | None:
         """In Arrow, which is several times as fast. Where a number is too large for its type we
         must know who looks at it, and Arrow does not say which one it was."""
-        left, right = self._as_given(node.left), self._as_given(node.right)
+        left, right = self._both_given(node, active)
         if left is None or right is None:
             return None
         try:
@@ -188,8 +240,16 @@ class Evaluation:
             return None
         return found if found.type == node.kind else found.cast(node.kind)
 
-    def _given(self, node: Node) -> Data:
-        given = self._as_given(node)
+    def _both_given(
+        self, node: Arithmetic | Compare, active: Active
+    ) -> tuple[Data | None, Data | None]:
+        left = self._as_given(node.left, active)
+        if left is not None and node.operator != "<=>" and can_fail(node.right):
+            active = both(active, _present(left))
+        return left, self._as_given(node.right, active)
+
+    def _given(self, node: Node, active: Active) -> Data:
+        given = self._as_given(node, active)
         assert given is not None, f"{node} is no column or constant"
         return given
 
@@ -198,7 +258,7 @@ class Evaluation:
         if pt.is_boolean(kind):
             return self._compare_conditions(node, active)
         if kind == node.right.kind or not is_number(kind):
-            left, right = self._as_given(node.left), self._as_given(node.right)
+            left, right = self._both_given(node, active)
             if left is not None and right is not None:
                 return Truth.of(compared(node.operator, left, right))
         return self._compare_numbers(node, active)
@@ -221,21 +281,21 @@ class Evaluation:
     def _logic(self, node: Logic, active: Active) -> Truth:
         left = self.truth(node.left, active)
         guarded = active
-        if _can_fail(node.right):
+        if can_fail(node.right):
             settled = left.fails if node.operator == "AND" else left.holds
             guarded = both(active, np.asarray(~settled))
         right = self.truth(node.right, guarded)
         return left.and_(right) if node.operator == "AND" else left.or_(right)
 
     def _is_null(self, operand: Node, active: Active) -> Truth:
-        given = self._as_given(operand)
+        given = self._as_given(operand, active)
         if given is not None:
             return Truth.of(given.is_null() if isinstance(given, pa.Array) else pc.is_null(given))
         valid = self.valid(operand, active)
         return Truth.known(np.asarray(False) if valid is None else np.asarray(~valid), None)
 
     def _is_nan(self, operand: Node, active: Active) -> Truth:
-        given = self._as_given(operand)
+        given = self._as_given(operand, active)
         if given is not None:
             return Truth.of(pc.coalesce(pc.is_nan(given), pa.scalar(False)))
         numbers = self.numbers(operand, active)
@@ -243,7 +303,7 @@ class Evaluation:
         return Truth.known(np.asarray(nan if numbers.valid is None else nan & numbers.valid), None)
 
     def _among(self, node: In, active: Active) -> Truth:
-        given = self._as_given(node.operand)
+        given = self._as_given(node.operand, active)
         unknown = pa.scalar(None, pa.bool_())
         if given is not None and not pt.is_floating(node.operand.kind):
             found = pc.is_in(given, value_set=pa.array(node.values, node.operand.kind))
@@ -292,6 +352,22 @@ def _merged(where: Mask, first: Numbers, second: Numbers) -> Numbers:
     return Numbers(values, valid, first.scale, bounds)
 
 
+def _counted(data: Data) -> Numbers:
+    """Days, instants and spans of time as the numbers that Spark has for them."""
+    if pt.is_temporal(data.type):
+        data = data.cast(pa.int32() if pt.is_date32(data.type) else pa.int64())
+    if isinstance(data, pa.Scalar):
+        return _constant(Literal(data.as_py(), data.type))
+    return read(data)
+
+
+def _present(values: Data) -> Mask | None:
+    """Where there is a value; None if there is everywhere."""
+    if isinstance(values, pa.Scalar):
+        return _null_if(not values.is_valid)
+    return values.is_valid().to_numpy(zero_copy_only=False) if values.null_count else None
+
+
 def _null_if(null: bool) -> Mask | None:
     return np.asarray(False) if null else None
 
@@ -314,12 +390,3 @@ def _compared(operator: str, left: Numbers, right: Numbers) -> Mask:
     scale = max(left.scale, right.scale)
     mine, others = left.at_scale(scale).values, right.at_scale(scale).values
     return np.asarray(compare(mine, others), np.bool_)
-
-
-def _can_fail(node: Node) -> bool:
-    """Whether a value can be one that its type does not hold: only then guards matter."""
-    if isinstance(node, Arithmetic | Negative | Absolute):
-        return True
-    if isinstance(node, Cast) and not holds_all(node.operand.kind, node.kind):
-        return True
-    return any(map(_can_fail, children(node)))

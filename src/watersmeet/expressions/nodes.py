@@ -2,7 +2,11 @@
 
 Conversions that SQL makes silently stand in the tree as `Cast`, so evaluating it decides nothing.
 Trees are values: equal text gives equal trees, and they travel to workers without a parser.
-They are made from SQL (`parsing`), and on Spark from the filters of its plans.
+They are made from SQL (`parsing`), and on Spark from the filters and columns of its plans.
+
+Where a value does not fit its type, or a divisor is zero, SQL's ANSI mode fails ("error"); Spark
+without it, and its try_ functions, give a null ("null") or, of whole numbers, what is left in the
+type's bits ("wrap"). Each node that this can happen to says which (`failing`).
 """
 
 from __future__ import annotations
@@ -40,24 +44,28 @@ class Arithmetic:
     left: Node
     right: Node
     kind: pa.DataType
+    failing: str = "error"
 
 
 @dataclass(frozen=True, slots=True)
 class Negative:
     operand: Node
     kind: pa.DataType
+    failing: str = "error"
 
 
 @dataclass(frozen=True, slots=True)
 class Absolute:
     operand: Node
     kind: pa.DataType
+    failing: str = "error"
 
 
 @dataclass(frozen=True, slots=True)
 class Cast:
     operand: Node
     kind: pa.DataType
+    failing: str = "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +149,10 @@ class HasText:
 
 @dataclass(frozen=True, slots=True)
 class AtLeast:
-    """Whether so many of the columns are neither null nor NaN."""
+    """Whether so many of the values are neither null nor NaN."""
 
     needed: int
-    operands: tuple[Column, ...]
+    operands: tuple[Node, ...]
     kind: pa.DataType
 
 
@@ -156,9 +164,19 @@ class Ticks:
     kind: pa.DataType
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function of `functions`, by its name: null where an operand is, and it cannot fail."""
+
+    function: str
+    operands: tuple[Node, ...]
+    kind: pa.DataType
+    parameters: tuple[int | str, ...] = ()
+
+
 Node = (
     Column | Literal | Arithmetic | Negative | Absolute | Cast | Coalesce | Case | Compare
-    | Logic | Not | IsNull | IsNan | In | HasText | AtLeast | Ticks
+    | Logic | Not | IsNull | IsNan | In | HasText | AtLeast | Ticks | Call
 )  # fmt: skip
 
 
@@ -168,7 +186,7 @@ def children(node: Node) -> tuple[Node, ...]:
             return ()
         case Arithmetic() | Compare() | Logic():
             return (node.left, node.right)
-        case Coalesce() | AtLeast():
+        case Coalesce() | AtLeast() | Call():
             return node.operands
         case Case():
             return (*node.conditions, *node.values, node.otherwise)

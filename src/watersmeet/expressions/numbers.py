@@ -161,6 +161,33 @@ def read(array: pa.Array) -> Numbers:
     return Numbers(values.astype(np.int64, copy=False), valid, 0, bounds)
 
 
+def written(numbers: Numbers, kind: pa.DataType) -> pa.Array | pa.Scalar:
+    """Numbers as a column of a type that holds them; a constant as one value."""
+    if not numbers.values.ndim and (numbers.valid is None or not numbers.valid.ndim):
+        return written(numbers.spread(1), kind)[0]
+    rows = numbers.values.size if numbers.values.ndim else len(numbers.valid)  # type: ignore[arg-type]
+    spread = numbers.spread(rows)
+    null = None if spread.valid is None else ~spread.valid
+    if pt.is_decimal(kind):
+        return _as_decimals(spread.at_scale(kind.scale), kind, null)
+    if pt.is_floating(kind):
+        return pa.array(np.asarray(spread.values, kind.to_pandas_dtype()), kind, mask=null)
+    values = np.asarray(spread.values, np.dtype(f"i{kind.bit_width // 8}"))
+    counted = pa.array(values, mask=null)
+    return counted if pt.is_integer(kind) else counted.view(kind)
+
+
+def _as_decimals(numbers: Numbers, kind: pa.DataType, null: Mask | None) -> pa.Array:
+    words = np.empty((len(numbers.values), 2), np.int64)
+    if numbers.values.dtype == object:
+        words[:, 0] = (numbers.values & ((1 << 64) - 1)).astype(np.uint64).view(np.int64)
+        words[:, 1] = (numbers.values >> 64).astype(np.int64)
+    else:
+        words[:, 0], words[:, 1] = numbers.values, numbers.values >> 63
+    valid = None if null is None else pa.array(~null).buffers()[1]
+    return pa.Array.from_buffers(kind, len(words), [valid, pa.py_buffer(words)])
+
+
 def _decimals(array: pa.Array, kind: pa.DataType, valid: Mask | None) -> Numbers:
     words = aligned(fixed_bytes(array, 16).view(np.int64))
     values = np.empty(len(array), np.int64)

@@ -134,7 +134,7 @@ class _Pair:
         self, live: JavaObject, node: Node, find: Any, *, what: str
     ) -> expressions.Node:
         try:
-            return Translation(live, find, computes=True).of(node)
+            return Translation(live, find).of(node)
         except Refused as reason:
             raise InvalidArgument(
                 f"{what} is not computed outside Spark, because {reason}.", remedy=_REMEDY

@@ -87,7 +87,9 @@ class PlainBlocks:
 
     def _width(self) -> float | None:
         """Bytes of a row in memory, if it is known."""
-        kinds = [column.field.type for column in self.scan.columns]
+        # While a column is computed, those that it is computed from are there too.
+        read = [column.field.type for column in self.scan.columns]
+        kinds = [*read, *self.scan.computed_kinds]
         try:
             return float(sum(max(kind.bit_width / 8, 1.0) for kind in kinds))
         except ValueError:

@@ -70,7 +70,7 @@ class _Jobs:
         if isinstance(source, PlainBlocks):
             return f"file path: {source.scan.describe()}"
         how = "some partitions at a time" if self._plan.orders[side] else "once, before all else"
-        return f"row path, computed by Spark {how}, because {source.relation.reason}"
+        return f"row path, computed by Spark {how}, because {source.relation.because()}"
 
     def cancel(self) -> None:
         cancel(self._spark, self._query)

@@ -1,4 +1,5 @@
-"""Can a filter in Spark's plan be computed outside Spark, row for row the same? If so, here it is.
+"""Can an expression of Spark's plan be computed outside Spark, row for row the same? If so, here
+it is: a filter, a column of the plan, or a condition of a join.
 
 The plan's expressions come as JSON in pre-order, which shows their shape. The values of constants
 come from the plan's own objects: the JSON prints a timestamp in the session's time zone.
@@ -23,9 +24,10 @@ from pyspark.sql.types import _parse_datatype_json_value
 
 from watersmeet.errors import SchemaError
 from watersmeet.expressions import nodes
-from watersmeet.expressions.nodes import AtLeast, Cast, Column, Compare, HasText, In, Literal, Logic
-from watersmeet.expressions.promotion import arithmetic_type, holds_all, is_number
+from watersmeet.expressions.nodes import AtLeast, Compare, HasText, In, Literal, Logic
+from watersmeet.expressions.promotion import arithmetic_type, is_number
 from watersmeet.spark.scans.files import JavaObject
+from watersmeet.spark.scans.functions import FUNCTIONS, failing, is_utc, ticks
 from watersmeet.spark.scans.refusal import Refused
 
 Expression = nodes.Node
@@ -39,9 +41,10 @@ _SIGNS = {
     "GreaterThanOrEqual": ">=",
 }
 _PLACES = {"StartsWith": "begin", "EndsWith": "end", "Contains": "anywhere"}
-_ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*"}
+_ARITHMETIC = {"Add": "+", "Subtract": "-", "Multiply": "*", "Divide": "/", "Remainder": "%"}
 _TRUTH = pa.bool_()
-_UTC = ("UTC", "Etc/UTC", "Z", "+00:00")
+# A column that is computed from another has that one's expression in its own, in every place.
+_LARGEST = 2_000
 # A condition is pickled on its way to tasks, and each level takes several of Python's thousand.
 _DEEPEST = 100
 
@@ -86,41 +89,44 @@ class Node:
 
 @dataclass(frozen=True)
 class Translation:
-    """Turns a filter of a plan into a condition over the columns that `find` knows.
+    """Turns an expression of a plan into one over the columns that `find` knows.
 
-    Arithmetic is translated if `computes`. It can fail, in Spark as here, but Spark may have put a
-    filter that would keep it from failing somewhere else.
+    `refused` is said of what is not translated, with Spark's words for it.
     """
 
     condition: JavaObject
-    find: Callable[[ExprId], Column | None]
-    computes: bool = False
+    find: Callable[[ExprId], Expression | None]
+    refused: str = "the filter {} does not translate exactly"
 
     def of(self, node: Node) -> Expression:
-        found = self._translate(_expanded(node) if self.computes else node)
+        """A condition."""
+        found = self.value(node)
         # Without a column there is no array of answers. The optimizer folds such filters away.
         if found.kind == _TRUTH and any(nodes.columns_of(found)):
             return found
-        raise self._refusal(node)
+        raise self.refusal(node)
 
-    def _translate(self, node: Node) -> Expression:
-        if self.computes:
-            if node.children and not _looks_at_columns(node):
-                return self._folded(node)
-            if "replacement" in node.fields and len(node.children) == 1:
-                return self._translate(node.children[0])
-            if (computed := _COMPUTED.get(node.name)) is not None:
-                return computed(self, node)
-            if node.name == "Like":
-                return self._like(node)
-        if (special := _SPECIAL.get(node.name)) is not None:
-            return special(self, node)
-        raise self._refusal(node)
+    def value(self, node: Node) -> Expression:
+        found = self.translated(_expanded(node))
+        # In this order: a small expression has no more levels than it has nodes.
+        if _size(found, _LARGEST) > _LARGEST or _depth(found) > _DEEPEST:
+            raise self.refusal(node)
+        return found
 
-    def _column(self, node: Node) -> Column:
+    def translated(self, node: Node) -> Expression:
+        if node.children and not _looks_at_columns(node):
+            return self._folded(node)
+        if "replacement" in node.fields and len(node.children) == 1:
+            return self.translated(node.children[0])
+        for table in (_SPECIAL, FUNCTIONS):
+            if (special := table.get(node.name)) is not None:
+                return special(self, node)
+        raise self.refusal(node)
+
+    def _column(self, node: Node) -> Expression:
         column = self.find(node.expr_id)
         if column is None:
-            raise self._refusal(node)
+            raise self.refusal(node)
         return column
 
     def _constant(self, node: Node) -> Literal:
@@ -128,38 +134,38 @@ class Translation:
             spark_type = _parse_datatype_json_value(node.fields["dataType"])
             kind = to_arrow_type(spark_type, timezone="UTC")
         except PySparkException as error:
-            raise self._refusal(node) from error
-        literal = self._live(node)
+            raise self.refusal(node) from error
+        literal = self.live(node)
         # The JSON leaves a collation out.
         if pt.is_string(kind) and literal.dataType().simpleString() != "string":
-            raise self._refusal(node)
+            raise self.refusal(node)
         return Literal(self._value(node, literal.value(), kind), kind)
 
     def _folded(self, node: Node) -> Literal:
         """What has no column in it has one value, which Spark computes."""
-        live = self._live(node)
+        live = self.live(node)
         if not live.foldable() or "collate" in live.dataType().simpleString():
-            raise self._refusal(node)
+            raise self.refusal(node)
         try:
-            kind = self._kind(node)
+            kind = self.kind(node)
             return Literal(self._value(node, live.eval(None), kind), kind)
         except (PySparkException, Py4JError) as error:
-            raise self._refusal(node) from error
+            raise self.refusal(node) from error
 
     def _arithmetic(self, node: Node) -> Expression:
-        left, right = map(self._translate, node.children)
-        kind = self._kind(node)
-        operator = _ARITHMETIC[node.name]
-        if self._live(node).evalMode().toString() != "ANSI":
-            raise self._refusal(node)
-        return self._checked(node, nodes.Arithmetic(operator, left, right, kind))
+        left, right = map(self.translated, node.children)
+        kind = self.kind(node)
+        how = failing(self.live(node).evalMode().toString(), kind)
+        found = nodes.Arithmetic(_ARITHMETIC[node.name], left, right, kind, how)
+        return self._checked(node, found)
 
     def _unary(self, node: Node) -> Expression:
-        operand = self._translate(node.children[0])
-        kind = self._kind(node)
-        if not self._live(node).failOnError() or kind != operand.kind or not _is_counted(kind):
-            raise self._refusal(node)
-        return (nodes.Absolute if node.name == "Abs" else nodes.Negative)(operand, kind)
+        operand = self.translated(node.children[0])
+        kind = self.kind(node)
+        if kind != operand.kind or not _is_counted(kind):
+            raise self.refusal(node)
+        how = failing("ANSI" if self.live(node).failOnError() else "LEGACY", kind)
+        return (nodes.Absolute if node.name == "Abs" else nodes.Negative)(operand, kind, how)
 
     def _checked(self, node: Node, found: nodes.Arithmetic) -> Expression:
         """Refused if Spark has another type for the result than we would give it."""
@@ -172,49 +178,53 @@ class Translation:
         else:
             # Two intervals, counted in microseconds.
             same = kinds == (found.kind, found.kind) and bool(pt.is_duration(found.kind))
-            same = same and found.operator != "*"
+            same = same and found.operator in "+-" and found.failing == "error"
         if not same:
-            raise self._refusal(node)
+            raise self.refusal(node)
         return found
 
     def _days_between(self, node: Node) -> Expression:
         return self._between(node, pa.int32(), pt.is_date32)
 
     def _time_between(self, node: Node) -> Expression:
-        if node.fields["legacyInterval"] or node.fields.get("timeZoneId") not in _UTC:
-            raise self._refusal(node)
+        if node.fields["legacyInterval"] or not is_utc(node):
+            raise self.refusal(node)
         return self._between(node, pa.duration("us"), pt.is_timestamp)
 
     def _between(
         self, node: Node, kind: pa.DataType, is_time: Callable[[pa.DataType], bool]
     ) -> Expression:
-        end, start = map(self._translate, node.children)
-        if not (is_time(end.kind) and is_time(start.kind)) or self._kind(node) != kind:
-            raise self._refusal(node)
-        return nodes.Arithmetic("-", _ticks(end), _ticks(start), kind)
+        end, start = map(self.translated, node.children)
+        if not (is_time(end.kind) and is_time(start.kind)) or self.kind(node) != kind:
+            raise self.refusal(node)
+        return nodes.Arithmetic("-", ticks(end), ticks(start), kind)
 
     def _microseconds(self, node: Node) -> Expression:
-        moment = self._translate(node.children[0])
+        moment = self.translated(node.children[0])
         if not pt.is_timestamp(moment.kind):
-            raise self._refusal(node)
-        return _ticks(moment)
+            raise self.refusal(node)
+        return ticks(moment)
 
-    def _kind(self, node: Node) -> pa.DataType:
+    def kind(self, node: Node) -> pa.DataType:
+        spark_type = self.live(node).dataType()
+        # Its JSON leaves a collation out.
+        if "collate" in spark_type.simpleString():
+            raise self.refusal(node)
         try:
-            described = json.loads(self._live(node).dataType().json())
+            described = json.loads(spark_type.json())
             return to_arrow_type(_parse_datatype_json_value(described), timezone="UTC")
         except PySparkException as error:
-            raise self._refusal(node) from error
+            raise self.refusal(node) from error
 
     def _like(self, node: Node) -> Expression:
         """A pattern whose only signs are % at its ends; others follow rules of their own."""
-        text, part = map(self._translate, node.children)
+        text, part = map(self.translated, node.children)
         pattern = part.value if isinstance(part, Literal) else None
         if not (pt.is_string(text.kind) and isinstance(pattern, str)):
-            raise self._refusal(node)
+            raise self.refusal(node)
         inner = pattern.removeprefix("%").removesuffix("%")
         if any(sign in inner for sign in "%_\\") or pattern in ("%", ""):
-            raise self._refusal(node)
+            raise self.refusal(node)
         first, last = pattern.startswith("%"), pattern.endswith("%")
         if not first and not last:
             return Compare("=", text, Literal(inner, pa.string()), _TRUTH)
@@ -230,17 +240,7 @@ class Translation:
             return value.toString()
         if pt.is_decimal(kind):
             return Decimal(value.toString())
-        raise self._refusal(node)
-
-    def _widened(self, node: Node) -> Cast:
-        """A cast that changes no value."""
-        operand = self._translate(node.children[0])
-        kind = self._kind(node)
-        if pt.is_decimal(kind) and not self.computes:
-            raise self._refusal(node)
-        if not is_number(kind) or not holds_all(operand.kind, kind):
-            raise self._refusal(node)
-        return Cast(operand, kind)
+        raise self.refusal(node)
 
     def _compared(self, node: Node) -> Compare:
         left, right = self._alike(node)
@@ -254,27 +254,27 @@ class Translation:
         return nodes.Not(self._condition(node.children[0]), _TRUTH)
 
     def _condition(self, node: Node) -> Expression:
-        found = self._translate(node)
+        found = self.translated(node)
         if found.kind != _TRUTH:
-            raise self._refusal(node)
+            raise self.refusal(node)
         return found
 
     def _is_null(self, node: Node) -> Expression:
-        null = nodes.IsNull(self._translate(node.children[0]), _TRUTH)
+        null = nodes.IsNull(self.translated(node.children[0]), _TRUTH)
         return null if node.name == "IsNull" else nodes.Not(null, _TRUTH)
 
     def _is_nan(self, node: Node) -> nodes.IsNan:
-        operand = self._translate(node.children[0])
+        operand = self.translated(node.children[0])
         if not pt.is_floating(operand.kind):
-            raise self._refusal(node)
+            raise self.refusal(node)
         return nodes.IsNan(operand, _TRUTH)
 
     def _alike(self, node: Node) -> tuple[Expression, ...]:
         """The operands, which all have one type that we can compare."""
-        operands = tuple(map(self._translate, node.children))
+        operands = tuple(map(self.translated, node.children))
         kind = operands[0].kind
         if not _is_comparable(kind) or any(operand.kind != kind for operand in operands):
-            raise self._refusal(node)
+            raise self.refusal(node)
         return operands
 
     def _among(self, node: Node) -> Expression:
@@ -290,12 +290,12 @@ class Translation:
         (operand,) = self._alike(node)
         parse = _parser(operand.kind)
         if parse is None:
-            raise self._refusal(node)
-        chosen = self._live(node).hset()
+            raise self.refusal(node)
+        chosen = self.live(node).hset()
         separator = uuid.uuid4().hex
         texts = chosen.mkString(separator).split(separator)
         if len(texts) != chosen.size():
-            raise self._refusal(node)
+            raise self.refusal(node)
         has_null = chosen.contains(None)
         if has_null:
             texts.remove("null")
@@ -303,24 +303,21 @@ class Translation:
         return _in(operand, [*values, None] if has_null else values)
 
     def _matched(self, node: Node) -> HasText:
-        text, part = map(self._translate, node.children)
+        text, part = map(self.translated, node.children)
         pattern = part.value if isinstance(part, Literal) else None
         if not (pt.is_string(text.kind) and isinstance(pattern, str)):
-            raise self._refusal(node)
+            raise self.refusal(node)
         return HasText(_PLACES[node.name], text, pattern, _TRUTH)
 
     def _at_least(self, node: Node) -> AtLeast:
-        operands = tuple(map(self._translate, node.children))
-        columns = tuple(operand for operand in operands if isinstance(operand, Column))
-        if len(columns) < len(operands):
-            raise self._refusal(node)
-        return AtLeast(int(node.fields["n"]), columns, _TRUTH)
+        operands = tuple(map(self.translated, node.children))
+        return AtLeast(int(node.fields["n"]), operands, _TRUTH)
 
-    def _live(self, node: Node) -> JavaObject:
+    def live(self, node: Node) -> JavaObject:
         return self.condition.apply(node.index)
 
-    def _refusal(self, node: Node) -> Refused:
-        return Refused(f"the filter {self._live(node).sql()} does not translate exactly")
+    def refusal(self, node: Node) -> Refused:
+        return Refused(self.refused.format(self.live(node).sql()))
 
 
 def _expanded(node: Node) -> Node:
@@ -348,8 +345,17 @@ def _looks_at_columns(node: Node) -> bool:
     return _has(node, "AttributeReference")
 
 
-def _ticks(moment: Expression) -> nodes.Ticks:
-    return nodes.Ticks(moment, pa.int32() if pt.is_date32(moment.kind) else pa.int64())
+def _size(expression: Expression, most: int) -> int:
+    """How many nodes it has; or more than `most`."""
+    size = 1
+    for child in nodes.children(expression):
+        if size <= most:
+            size += _size(child, most - size)
+    return size
+
+
+def _depth(expression: Expression) -> int:
+    return 1 + max(map(_depth, nodes.children(expression)), default=0)
 
 
 def _in(operand: Expression, values: Sequence[Any]) -> In:
@@ -386,7 +392,6 @@ def _is_integral(kind: pa.DataType) -> bool:
 _SPECIAL: dict[str, Callable[[Translation, Node], Expression]] = {
     "AttributeReference": Translation._column,
     "Literal": Translation._constant,
-    "Cast": Translation._widened,
     "And": Translation._logic,
     "Or": Translation._logic,
     "Not": Translation._not,
@@ -398,8 +403,7 @@ _SPECIAL: dict[str, Callable[[Translation, Node], Expression]] = {
     "AtLeastNNonNulls": Translation._at_least,
     **dict.fromkeys(_SIGNS, Translation._compared),
     **dict.fromkeys(_PLACES, Translation._matched),
-}
-_COMPUTED: dict[str, Callable[[Translation, Node], Expression]] = {
+    "Like": Translation._like,
     **dict.fromkeys(_ARITHMETIC, Translation._arithmetic),
     "UnaryMinus": Translation._unary,
     "Abs": Translation._unary,

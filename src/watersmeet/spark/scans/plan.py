@@ -1,5 +1,7 @@
 """Which files, columns and filter does Spark's optimized plan name, if it is no more than that?
 
+A column may be computed, if what computes it translates exactly.
+
 The plan is read in the JVM's own objects. A call there takes a tenth of a millisecond, so that what
 can be large, the expressions, comes as one text in JSON.
 """
@@ -19,13 +21,13 @@ from pyspark.sql.classic.column import _to_seq
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from watersmeet.expressions.nodes import Column
+from watersmeet.expressions import nodes as expressions
 from watersmeet.model import Side
 from watersmeet.spark.scans.files import DataFile, JavaObject, list_files
 from watersmeet.spark.scans.filters import ExprId, Node, Translation
 from watersmeet.spark.scans.parquet import Dialect
 from watersmeet.spark.scans.refusal import Refused
-from watersmeet.spark.scans.scan import Filter, TableColumn
+from watersmeet.spark.scans.scan import Computed, Filter, TableColumn
 
 _SQL = "org.apache.spark.sql."
 _LOGICAL = f"{_SQL}catalyst.plans.logical."
@@ -77,8 +79,8 @@ class FileScan:
     """A choice of columns and rows of Parquet files."""
 
     columns: tuple[TableColumn, ...]
-    # For each column of the DataFrame, its position in `columns`.
-    output: tuple[int, ...]
+    # For each column of the DataFrame, its position in `columns` or how it is computed from them.
+    output: tuple[int | Computed, ...]
     filter: Filter | None
     files: tuple[DataFile, ...]
     dialect: Dialect
@@ -175,17 +177,23 @@ class _Table:
         return TableColumn(pa.field(field.name, kind), place if place >= 0 else None)
 
 
+# A column of the table, by its position there, or one that is computed.
+_Source = int | Computed
+_COMPUTED = "column {name!r} is computed with {{}}, which may have other values outside Spark"
+_REMEDY = "compute that column after the join, or write the DataFrame to Parquet files before it"
+
+
 class _Pipeline:
     """Follows columns from the relation up through filters and choices of columns."""
 
     def __init__(self, table: _Table) -> None:
         self._table = table
         self.columns: list[TableColumn] = []
-        self.output: tuple[int, ...] = ()
+        self.output: tuple[_Source, ...] = ()
         self.filter: Filter | None = None
-        # Of the columns in sight, their position in the table by Spark's identity of them; of those
-        # that are read, their position in `columns`.
-        self._visible: list[tuple[ExprId, int]] = []
+        # The columns in sight by Spark's identity of them; of those that are read, their position
+        # in `columns`.
+        self._visible: list[tuple[ExprId, _Source]] = []
         self._read: dict[int, int] = {}
 
     def follow(self, nodes: Sequence[JavaObject], described: Sequence[dict[str, Any]]) -> None:
@@ -195,8 +203,12 @@ class _Pipeline:
             if "condition" in fields:
                 self._filter(node.condition(), Node.parse(fields["condition"]))
             elif "projectList" in fields:
-                self._choose([Node.parse(column) for column in fields["projectList"]])
-        self.output = tuple(self._use(position) for _, position in self._visible)
+                columns = [Node.parse(column) for column in fields["projectList"]]
+                self._choose(node.projectList(), columns)
+        self.output = tuple(
+            source if isinstance(source, Computed) else self._use(source)
+            for _, source in self._visible
+        )
 
     def _see(self, attributes: Sequence[Node]) -> None:
         names = [field.name for field in self._table.fields]
@@ -204,26 +216,36 @@ class _Pipeline:
             raise Refused("it has columns that are not the table's, such as _metadata")
         self._visible = [(node.expr_id, place) for place, node in enumerate(attributes)]
 
-    def _choose(self, columns: Sequence[Node]) -> None:
+    def _choose(self, live: JavaObject, columns: Sequence[Node]) -> None:
         visible = dict(self._visible)
         chosen = []
-        for column in columns:
+        for place, column in enumerate(columns):
             source = column.children[0] if column.name == "Alias" else column
-            if source.name != "AttributeReference" or source.expr_id not in visible:
-                raise Refused(f"column {column.fields.get('name')!r} is computed")
-            chosen.append((column.expr_id, visible[source.expr_id]))
+            if source.name == "AttributeReference" and source.expr_id in visible:
+                chosen.append((column.expr_id, visible[source.expr_id]))
+            else:
+                chosen.append((column.expr_id, self._computed(live.apply(place), column)))
         self._visible = chosen
 
+    def _computed(self, live: JavaObject, column: Node) -> Computed:
+        refused = _COMPUTED.format(name=column.fields.get("name"))
+        try:
+            tree = Translation(live, self._find, refused).value(column.children[0])
+        except Refused as reason:
+            raise Refused(str(reason), remedy=_REMEDY) from None
+        return Computed(live.child().sql(), tree)
+
+    def _find(self, identity: ExprId) -> expressions.Node | None:
+        source = dict(self._visible).get(identity)
+        if source is None:
+            return None
+        if isinstance(source, Computed):
+            return source.tree
+        field = self.columns[self._use(source)].field
+        return expressions.Column(Side.LEFT, field.name, field.type)
+
     def _filter(self, condition: JavaObject, node: Node) -> None:
-        visible = dict(self._visible)
-
-        def find(identity: ExprId) -> Column | None:
-            if identity not in visible:
-                return None
-            field = self.columns[self._use(visible[identity])].field
-            return Column(Side.LEFT, field.name, field.type)
-
-        found = Filter(condition.sql(), Translation(condition, find).of(node))
+        found = Filter(condition.sql(), Translation(condition, self._find).of(node))
         self.filter = found if self.filter is None else self.filter.and_then(found)
 
     def _use(self, position: int) -> int:

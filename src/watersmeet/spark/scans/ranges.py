@@ -11,14 +11,17 @@ from typing import Any
 import numpy as np
 
 from watersmeet.aggregates.sampling.facts import ColumnFacts
-from watersmeet.parquet.footers import Range
+from watersmeet.parquet.footers import Chunk, Range
 from watersmeet.spark.scans.footers import FileFooter
-from watersmeet.spark.scans.scan import PlainScan, TableColumn
+from watersmeet.spark.scans.scan import PlainScan
 
 
 def ranges_of(scan: PlainScan, column: str) -> list[Range | None]:
     """Of whole numbers and times; None where a footer does not say."""
-    name = _column(scan, column).field.name
+    found = scan.source(column)
+    if found is None:
+        return [None] * len(scan.row_groups)
+    name = found.field.name
     return [footer.range(group, name) for footer, group in _row_groups(scan)]
 
 
@@ -27,7 +30,9 @@ def ends_of(scan: PlainScan, column: str) -> list[tuple[Any, Any] | None]:
 
     Of floating-point numbers the ends leave NaN out.
     """
-    found = _column(scan, column)
+    found = scan.source(column)
+    if found is None:
+        return [None] * len(scan.row_groups)
     if found.partition is None:
         name = found.field.name
         return [footer.chunk(group, name).ends for footer, group in _row_groups(scan)]
@@ -37,7 +42,9 @@ def ends_of(scan: PlainScan, column: str) -> list[tuple[Any, Any] | None]:
 
 def facts_of(scan: PlainScan, column: str) -> ColumnFacts:
     """What is known of a column before a row is read."""
-    found = _column(scan, column)
+    found = scan.source(column)
+    if found is None:
+        return ColumnFacts.of([Chunk.unknown() for _ in scan.row_groups])
     if found.partition is None:
         name = found.field.name
         return ColumnFacts.of([footer.chunk(group, name) for footer, group in _row_groups(scan)])
@@ -49,11 +56,6 @@ def facts_of(scan: PlainScan, column: str) -> ColumnFacts:
         nulls=np.array([float(value is None) for value in values]),
         width=np.full(len(values), np.nan),
     )
-
-
-def _column(scan: PlainScan, column: str) -> TableColumn:
-    position: int = scan.output[scan.schema.get_field_index(column)]
-    return scan.columns[position]
 
 
 def _row_groups(scan: PlainScan) -> Iterator[tuple[FileFooter, int]]:

@@ -4,4 +4,9 @@ from __future__ import annotations
 
 
 class Refused(Exception):
-    """Its rows must come through Spark. The text completes "it is no plain scan: ..."."""
+    """Its rows must come through Spark. The text completes "it is no plain scan: ..."; `remedy`,
+    if there is one, completes "to read it from its files, ..."."""
+
+    def __init__(self, text: str, *, remedy: str = "") -> None:
+        super().__init__(text)
+        self.remedy = remedy

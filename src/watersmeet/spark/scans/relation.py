@@ -1,7 +1,7 @@
 """Is a DataFrame a plain scan of files that we can read ourselves, or must Spark give us its rows?
 
-A plain scan is Parquet files, a choice of their columns, and a filter that translates exactly. Its
-values equal what Spark would have read, or it is not called one.
+A plain scan is Parquet files, a choice of their columns, and a filter and computed columns that
+translate exactly. Its values equal what Spark would have read, or it is not called one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from watersmeet.spark.scans.parquet import open_file, readings
 from watersmeet.spark.scans.plan import FileScan, read_plan
 from watersmeet.spark.scans.pruning import may_hold
 from watersmeet.spark.scans.refusal import Refused
-from watersmeet.spark.scans.scan import PlainScan, RowGroup, Split, inside
+from watersmeet.spark.scans.scan import Computed, PlainScan, RowGroup, Split, inside
 
 __all__ = [
     "DataFile",
@@ -64,11 +64,17 @@ _TRAVELLING = (
 
 @dataclass(frozen=True)
 class StagedRows:
-    """Any other DataFrame. `reason` completes "it is no plain scan: ..."."""
+    """Any other DataFrame. `reason` completes "it is no plain scan: ..."; `remedy`, if there is
+    one, "to read it from its files, ..."."""
 
     dataframe: DataFrame
     schema: pa.Schema
     reason: str
+    remedy: str = ""
+
+    def because(self) -> str:
+        """Why it is not read from its files, and what would help."""
+        return f"{self.reason} ({self.remedy})" if self.remedy else self.reason
 
 
 def open_relation(dataframe: DataFrame, *, argument: str) -> PlainScan | StagedRows:
@@ -89,7 +95,7 @@ def open_relation(dataframe: DataFrame, *, argument: str) -> PlainScan | StagedR
             raise Refused("it comes from Spark Connect, which does not show its plan")
         return _open(read_plan(dataframe), schema)
     except Refused as reason:
-        return StagedRows(dataframe, schema, str(reason))
+        return StagedRows(dataframe, schema, str(reason), reason.remedy)
     except (Py4JError, PySparkException) as error:
         first = str(error).strip().split("\n", 1)[0]
         return StagedRows(dataframe, schema, f"its plan could not be read ({first})")
@@ -138,7 +144,10 @@ def _stranger(kind: DataType, *, collations: bool) -> DataType | None:
 
 
 def _open(scan: FileScan, schema: pa.Schema) -> PlainScan:
-    kinds = [scan.columns[position].field.type for position in scan.output]
+    kinds = [
+        source.tree.kind if isinstance(source, Computed) else scan.columns[source].field.type
+        for source in scan.output
+    ]
     if kinds != schema.types:
         raise Refused("its columns changed their types on the way to the files")
     files = _matching(scan)
@@ -176,7 +185,7 @@ def _matching(scan: FileScan) -> tuple[DataFile, ...]:
     }
     keep = np.ones(count, dtype=bool)
     for part in scan.filter.conjuncts:
-        if part.names and part.names <= known.keys():
+        if part.names and part.names <= known.keys() and not part.can_fail:
             keep &= part.mask(known).fill_null(False).to_numpy(zero_copy_only=False)
     return tuple(file for file, kept in zip(scan.files, keep, strict=True) if kept)
 

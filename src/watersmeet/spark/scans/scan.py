@@ -9,11 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from watersmeet.expressions.evaluation import Evaluation
+from watersmeet.expressions.failing import can_fail
 from watersmeet.expressions.nodes import Logic, Node, columns_of, conjuncts
+from watersmeet.expressions.numbers import ArithmeticFailed, Mask
 from watersmeet.model import Side
 from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.footers import FileFooter
@@ -50,6 +53,32 @@ class TableColumn:
     partition: int | None
 
 
+@dataclass(frozen=True)
+class Computed:
+    """A column that is computed from columns of the table, and how Spark writes it."""
+
+    text: str
+    tree: Node
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The columns that it looks at."""
+        return frozenset(column.name for column in columns_of(self.tree))
+
+    def of(self, columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
+        given = {(Side.LEFT, name): columns[name] for name in self.names}
+        try:
+            found = Evaluation(given).values(self.tree)
+        except ArithmeticFailed as error:
+            raise _failed(self.text, error) from None
+        return pa.repeat(found, rows) if isinstance(found, pa.Scalar) else found
+
+
+def _failed(text: str, error: ArithmeticFailed) -> ArithmeticFailed:
+    """Spark's own computation of the DataFrame fails for the same row."""
+    return ArithmeticFailed(f"{text} cannot be computed. {error.cause}", remedy=error.remedy)
+
+
 def inside(columns: Sequence[TableColumn]) -> list[pa.Field]:
     """Those that are in the files and not in their paths."""
     return [column.field for column in columns if column.partition is None]
@@ -76,13 +105,29 @@ class Filter:
         both = Logic("AND", self.condition, other.condition, pa.bool_())
         return Filter(f"{self.text} AND {other.text}", both)
 
+    @property
+    def can_fail(self) -> bool:
+        """Whether there are values for which Spark raises an error."""
+        return can_fail(self.condition)
+
     def mask(self, columns: Mapping[str, pa.Array]) -> pa.BooleanArray:
-        """True, false or null for each row."""
+        """True for each row that is kept."""
         given = {(Side.LEFT, name): columns[name] for name in self.names}
-        found = Evaluation(given).truth(self.condition).answer
-        # An answer that is the same for all rows is one value: IS NULL where no row is null.
         rows = len(next(iter(given.values())))
-        return pa.repeat(found, rows) if isinstance(found, pa.Scalar) else found
+        evaluation = Evaluation(given)
+        if not self.can_fail:
+            found = evaluation.truth(self.condition).answer
+            # An answer that is the same for all rows is one value: IS NULL where no row is null.
+            return pa.repeat(found, rows) if isinstance(found, pa.Scalar) else found
+        # Spark looks at a part only where those before it are true: not where they are null.
+        kept: Mask | None = None
+        try:
+            for part in conjuncts(self.condition):
+                holds = evaluation.truth(part, kept).holds
+                kept = np.broadcast_to(holds if kept is None else kept & holds, rows)
+        except ArithmeticFailed as error:
+            raise _failed(self.text, error) from None
+        return pa.array(kept)
 
 
 @dataclass(frozen=True)
@@ -94,8 +139,9 @@ class PlainScan:
     row_groups: tuple[RowGroup, ...]
     filter: Filter | None
     columns: tuple[TableColumn, ...]
-    # For each column of `schema`, its position in `columns`; the filter may look at more.
-    output: tuple[int, ...]
+    # For each column of `schema`, its position in `columns`, or how it is computed from those; the
+    # filter may look at more.
+    output: tuple[int | Computed, ...]
     dialect: Dialect
     # Of each file, where it was opened; what is sent to tasks has none.
     footers: tuple[FileFooter, ...] = field(default=(), compare=False, repr=False)
@@ -106,7 +152,7 @@ class PlainScan:
     def only(self, columns: Sequence[str]) -> PlainScan:
         """The same rows with some columns."""
         chosen = [self.output[self.schema.get_field_index(name)] for name in columns]
-        looked_at = frozenset() if self.filter is None else self.filter.names
+        looked_at = self._looked_at(chosen)
         needed = [
             place
             for place, each in enumerate(self.columns)
@@ -116,8 +162,30 @@ class PlainScan:
             self,
             schema=pa.schema([self.schema.field(name) for name in columns]),
             columns=tuple(self.columns[place] for place in needed),
-            output=tuple(map(needed.index, chosen)),
+            output=tuple(
+                source if isinstance(source, Computed) else needed.index(source)
+                for source in chosen
+            ),
         )
+
+    def source(self, column: str) -> TableColumn | None:
+        """The column of the table that it is; None if it is computed."""
+        found = self.output[self.schema.get_field_index(column)]
+        return None if isinstance(found, Computed) else self.columns[found]
+
+    def _looked_at(self, output: Sequence[int | Computed]) -> frozenset[str]:
+        """The columns of the table that the filter and computed columns look at."""
+        sources = [source.names for source in output if isinstance(source, Computed)]
+        return frozenset().union(*sources, () if self.filter is None else self.filter.names)
+
+    @property
+    def computed_kinds(self) -> list[pa.DataType]:
+        return [source.tree.kind for _, source in self._computed]
+
+    @property
+    def _computed(self) -> list[tuple[str, Computed]]:
+        pairs = zip(self.schema.names, self.output, strict=True)
+        return [(name, source) for name, source in pairs if isinstance(source, Computed)]
 
     @property
     def rows(self) -> int:
@@ -134,7 +202,9 @@ class PlainScan:
             count_text(len(self.row_groups), "row group"),
             count_text(self.rows, "row"),
         ]
-        return ", ".join(counts if self.filter is None else [*counts, f"filter {self.filter.text}"])
+        filters = [] if self.filter is None else [f"filter {self.filter.text}"]
+        computed = [f"{name} computed as {source.text}" for name, source in self._computed]
+        return ", ".join([*counts, *filters, *computed])
 
     def read(self, split: Split, *, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of a split that the filter keeps, in batches of at most `batch_rows`.
@@ -170,18 +240,29 @@ class PlainScan:
                 next(in_file) if c.partition is None else _repeated(c, file, batch.num_rows)
                 for c in self.columns
             ]
-            kept = self._filtered(columns)
+            kept = self._filtered(columns, batch.num_rows)
             if kept.num_rows:
                 yield kept
 
-    def _filtered(self, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-        chosen = [columns[position] for position in self.output]
-        rows = pa.RecordBatch.from_arrays(chosen, schema=self.schema)
-        if self.filter is None:
-            return rows
-        names = (column.field.name for column in self.columns)
-        mask = self.filter.mask(dict(zip(names, columns, strict=True)))
-        return rows if mask.true_count == len(mask) else rows.filter(mask)
+    def _filtered(self, columns: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
+        """The columns of `schema` for the rows that the filter keeps. Only for those they are
+        computed, for only those may fail."""
+        names = [column.field.name for column in self.columns]
+        mask = None
+        if self.filter is not None:
+            mask = self.filter.mask(dict(zip(names, columns, strict=True)))
+            if mask.true_count == rows:
+                mask = None
+        if mask is not None and self._computed:
+            columns, rows = [column.filter(mask) for column in columns], mask.true_count
+            mask = None
+        given = dict(zip(names, columns, strict=True))
+        chosen = [
+            source.of(given, rows) if isinstance(source, Computed) else columns[source]
+            for source in self.output
+        ]
+        found = pa.RecordBatch.from_arrays(chosen, schema=self.schema)
+        return found if mask is None else found.filter(mask)
 
 
 def _repeated(column: TableColumn, file: DataFile, rows: int) -> pa.Array:

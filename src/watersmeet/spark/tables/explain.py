@@ -78,7 +78,7 @@ def _algorithm(plan: Plan) -> str:
 def _way(relation: PlainScan | StagedRows) -> str:
     if isinstance(relation, PlainScan):
         return f"file path: {relation.describe()}"
-    return f"row path, staged once before the first wave, because {relation.reason}"
+    return f"row path, staged once before the first wave, because {relation.because()}"
 
 
 def _memory(plan: Plan) -> str:
