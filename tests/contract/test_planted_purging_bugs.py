@@ -136,8 +136,8 @@ BUGS = {
     "what was promised since the last sweep counts as swept when a join is restored": Bug(
         "rpj",
         (Watching, "load"),
-        "self.promises.copy() if swept is None else Promises.load(swept)",
-        "self.promises.copy()",
+        "self.promises.copy_of_ranges() if swept is None else Promises.load(swept)",
+        "self.promises.copy_of_ranges()",
     ),
     "a sweep in the middle of an arrival takes its rows for stored": Bug(
         "rpj",

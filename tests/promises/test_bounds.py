@@ -72,16 +72,42 @@ def test_unique_keys_bound_rows_that_meet_their_partner() -> None:
 
 
 def test_what_is_only_checked_is_said_with_a_reason() -> None:
-    together = words(["id", "at"], wm.unique("left"))
-    assert "may have the same code" in together["left unique(the key)"]
+    two = wm.punctuated("left", "over", {"id": "equal", "at": "equal"})
+    together = words(["id", "at", "name"], two)
+    assert "'id' or its 'at'" in together["right rows"]  # each alone, when the other is null
     other = words("id", wm.punctuated("left", "over", {"name": "equal"}))
     assert "the join is not on it" in other["left punctuated(when over)"]
 
 
-def test_texts_are_dropped_by_their_first_bytes_only() -> None:
-    said = words("name", wm.unique("left"))
-    assert "texts of up to seven bytes" in said["right rows"]
-    assert missing("name", "right", wm.punctuated("left", "over", {"name": "equal"})) is not None
+@pytest.mark.parametrize("on", [["name"], ["id", "at"], ["id", "name"]])
+def test_keys_of_which_several_have_the_same_code_bound_rows_all_the_same(on: list[str]) -> None:
+    assert "met its one partner" in words(on, wm.unique("left"))["right rows"]
+    said = words(on, wm.clustered("left"))["right rows"]
+    assert said.startswith("bounded for rows that find a partner")
+    assert "the latest 16,384 such keys" in said
+    over = wm.punctuated("left", "over", dict.fromkeys(on, "equal"))
+    said = words(on, over)["right rows"]
+    assert said.startswith("bounded by")
+    assert "the latest 16,384 such keys" in said
+    assert missing(on, "right", over) is None
+
+
+def test_a_text_among_several_columns_is_dropped_by_its_first_bytes_only() -> None:
+    over = wm.punctuated("left", "over", {"name": "equal"})
+    assert "texts of up to seven bytes" in words(["id", "name"], over)["right rows"]
+    assert missing(["id", "name"], "right", over) is not None
+
+
+def test_numbers_that_become_one_key_are_not_unique_keys() -> None:
+    doubles = pa.schema({"id": pa.float64()})
+    schema = JoinSchema.resolve(CLICKS, doubles, "id")
+    said = dict(bounds_in_words(schema, [wm.unique("left")]))
+    assert said["right rows"].startswith("unbounded")
+    assert "compared as doubles" in said["left unique(the key)"]
+    doubles = pa.schema({"id": pa.float64(), "name": pa.string()})
+    both = JoinSchema.resolve(CLICKS, doubles, ["id", "name"])
+    said = dict(bounds_in_words(both, [wm.clustered("left")]))
+    assert "compared as doubles" in said["left clustered(the key)"]
 
 
 @pytest.mark.parametrize(

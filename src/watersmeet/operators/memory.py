@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from math import ceil
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +15,16 @@ from watersmeet.kernels.hashing import partition_of
 from watersmeet.model import Side
 from watersmeet.policies.flush import Victim
 from watersmeet.rows.address import Index
+from watersmeet.rows.leaves import Mask
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.columns import variable_bytes
 from watersmeet.store.index import Codes
 from watersmeet.store.rows import IndexedRows
 from watersmeet.store.runs import STILL_HERE, Piece, resident_piece
 from watersmeet.store.table import Table, row_bytes
+
+if TYPE_CHECKING:
+    from watersmeet.operators.leaving import AnyOrder
 
 # An arriving batch is taken in pieces of at most this fraction of the capacity, so that one flush
 # frees enough for many pieces.
@@ -174,6 +178,8 @@ class PartitionedMemory(MemoryPart):
         self, schema: JoinSchema, *, nbytes: int, rows: int | None, partitions: int
     ) -> None:
         self._partitions = partitions
+        self.leaving: AnyOrder | None = None
+        """What is told of rows that are dropped, if they leave in any order."""
         each = [row_bytes(schema.stored(side)) for side in Side]
         super().__init__(schema, each, nbytes=nbytes, rows=rows)
 
@@ -186,6 +192,18 @@ class PartitionedMemory(MemoryPart):
         """The partition of each code."""
         partitions: NDArray[np.uint16] = partition_of(codes, self._partitions)
         return partitions
+
+    def drop(self, side: Side, keep: Mask, gone: NDArray[np.int64]) -> None:
+        """Drop the rows of a side that are not kept; `gone[p]` of them are of partition p."""
+        if self.leaving is not None:
+            self.leaving.dropped(side, keep)
+        self.tables[side].drop(keep, gone)
+
+    def clear(self, side: Side) -> None:
+        """Drop all rows of a side."""
+        if self.leaving is not None:
+            self.leaving.dropped(side, np.zeros(len(self.tables[side]), np.bool_))
+        self.tables[side].clear()
 
     def oldest(self, *, after: Sequence[int] = (0, 0)) -> NDArray[np.int64]:
         """By [side, partition], the stamp of the oldest row in memory; STILL_HERE for none.

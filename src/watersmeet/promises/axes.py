@@ -24,10 +24,16 @@ from watersmeet.rows.buffers import aligned, fixed_bytes, has_offsets, variable_
 from watersmeet.rows.encoded import Codes
 from watersmeet.rows.leaves import Fixed, Leaves, Mask, slots_of
 from watersmeet.rows.promises import LAST_CODE
-from watersmeet.rows.types import Incomparable, converted, is_bytes, padded, plain, unwrapped
+from watersmeet.rows.types import (
+    Incomparable,
+    converted,
+    is_bytes,
+    padded,
+    plain,
+    rounds,
+    unwrapped,
+)
 
-# Whole numbers of up to so many bits are exact as doubles.
-_EXACT_BITS = 53
 _CODE_BITS = 64
 
 
@@ -87,9 +93,7 @@ class Axis:
     @property
     def rounds(self) -> bool:
         """Whether several values may have one code, because they are compared as doubles."""
-        if not pt.is_floating(self.kind) or pt.is_floating(self.source):
-            return False
-        return not pt.is_integer(self.source) or self.source.bit_width > _EXACT_BITS
+        return rounds(self.source, self.kind)
 
     def encode(self, values: pa.Array) -> Coded:
         if self._steps is not None and values.type == self.source and not values.null_count:

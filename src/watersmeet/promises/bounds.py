@@ -9,18 +9,21 @@ from watersmeet.model import JoinType, Side
 from watersmeet.promises.checking import check_promises, join_columns, pattern_of
 from watersmeet.promises.kinds import (
     Clustered,
+    FromTo,
     Ordered,
     PromiseOfValues,
     Punctuated,
     Unique,
     Watermark,
 )
-from watersmeet.promises.rules import Telling
+from watersmeet.promises.telling import Telling, has_unique_keys
 from watersmeet.promises.watched import KeyOrder, Watched
 from watersmeet.rows.bands import Width, width_words
 from watersmeet.rows.on import name_of
 from watersmeet.rows.predicates import ValuesInBand
+from watersmeet.rows.promised_keys import REMEMBERED
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.rows.types import rounds
 from watersmeet.words import listed
 
 
@@ -147,23 +150,22 @@ def use_of(watched: Watched, promise: PromiseOfValues) -> Use:
     match promise:
         case Unique(_, columns):
             names = keys if columns is None else list(columns)
-            if not Telling(watched, side, names).speaks:
+            met = f"a {name_of(side.other)} row goes when it has met its one partner"
+            if has_unique_keys(schema, promise):
+                return Use(True, False, met)
+            if set(names) <= set(keys) or not Telling(watched, side, names).speaks:
                 return Use(False, False, _mute(watched, side, names))
-            return Use(
-                True,
-                False,
-                f"a {name_of(side.other)} row goes when it has met its one partner"
-                + _texts(watched, side, names),
-            )
+            return Use(True, False, met)
         case Clustered(_, column):
             names = keys if column is None else [column]
-            if not Telling(watched, side, names).speaks:
+            telling = Telling(watched, side, names)
+            if not telling.speaks:
                 return Use(False, False, _mute(watched, side, names))
             return Use(
                 True,
                 False,
                 f"a {name_of(side.other)} row goes when the {name_of(side)} rows with its value "
-                f"have ended{_texts(watched, side, names)}",
+                f"have ended{_texts(watched, side, names)}{_latest(telling)}",
             )
         case Ordered() | Watermark():
             return _by_order(watched, promise)
@@ -213,7 +215,9 @@ def _lateness(promise: Ordered | Watermark) -> str:
 
 def _by_markers(watched: Watched, promise: Punctuated) -> Use:
     schema, side = watched.schema, promise.side
-    names = [name for name, _ in pattern_of(schema, promise)]
+    pattern = pattern_of(schema, promise)
+    names = [name for name, _ in pattern]
+    values = {name for name, how in pattern if not isinstance(how, FromTo)}
     row = f"a {name_of(side.other)} row goes when a marker row says that"
     alone = [name for name in names if watched.about(side, name)]
     keys = [key.of(side) for key in schema.keys]
@@ -221,20 +225,23 @@ def _by_markers(watched: Watched, promise: Punctuated) -> Use:
     def met_by(name: str) -> str:
         return f"its {name!r}" if name in keys else f"any {name!r} that it could meet"
 
-    whole = len(keys) > 1 and watched.whole_key is not None and set(keys) <= set(names)
+    telling = Telling(watched, side, keys) if keys and set(keys) <= values else None
+    whole = telling is not None and telling.speaks
+    latest = "" if telling is None else _latest(telling)
     if alone:
         texts = _texts(watched, side, alone)
         return Use(
             True,
             # Only ranges are about long texts, and nobody knows whether markers have ranges.
-            not texts,
+            not texts or whole,
             f"{row} no more {name_of(side)} rows come with {' or '.join(map(met_by, alone))}"
-            + (" or its whole key" if whole else "")
+            + (" or its whole key" if whole and len(keys) > 1 else "")
             + (", and says nothing about other columns" if len(names) > 1 else "")
-            + texts,
+            + texts
+            + latest,
         )
-    if whole or (keys and set(names) >= set(keys) and watched.whole_key is not None):
-        return Use(True, True, f"{row} no more {name_of(side)} rows come with its key")
+    if whole:
+        return Use(True, True, f"{row} no more {name_of(side)} rows come with its key{latest}")
     known = [name for name in names if name in join_columns(schema, side)]
     if not known:
         words = f"markers speak of {listed(names)}, and the join is not on "
@@ -242,17 +249,28 @@ def _by_markers(watched: Watched, promise: Punctuated) -> Use:
     return Use(False, False, _mute(watched, side, known))
 
 
+def _latest(telling: Telling) -> str:
+    """What is to be said where promises name keys, which do not merge."""
+    if not telling.names_keys:
+        return ""
+    return f"; if it comes after that, only by the latest {REMEMBERED:,} such keys"
+
+
 def _mute(watched: Watched, side: Side, names: Sequence[str]) -> str:
     """Why nothing is known about codes of these columns."""
     schema = watched.schema
-    if len(names) > 1 and watched.whole_key is not None:
+    keys = {key.of(side): key.kind for key in schema.keys}
+    kinds = {name: schema.inputs[side].field(name).type for name in names}
+    if any(name in keys and rounds(kinds[name], keys[name]) for name in names):
+        return "several values become one key: they are compared as doubles, which round them"
+    if len(names) > 1:
         return f"{listed(list(names))} together are neither the whole key nor one column of it"
-    kinds = [str(schema.inputs[side].field(name).type) for name in names]
-    if len(names) == 1 and names[0] not in {key.of(side) for key in schema.keys}:
+    if names[0] not in keys:
         return f"intervals that overlap are not dropped by one of their ends, {names[0]}"
+    kind = kinds[names[0]]
     return (
-        f"several values of {listed(list(names))} ({', '.join(kinds)}) may have the same code, so "
-        "rows of others would be dropped too"
+        f"several values of {names[0]} ({kind}) may have the same code, so rows of others would "
+        "be dropped too"
     )
 
 
@@ -261,6 +279,8 @@ def _texts(watched: Watched, side: Side, names: Sequence[str]) -> str:
     if len(names) != 1:
         return ""
     axes = [axis for _, axis in watched.about(side, names[0])]
+    if Telling(watched, side, names).names_keys:
+        return ""
     if axes and all(axis.is_text for axis in axes):
         return " (texts of up to seven bytes; longer ones only by ranges)"
     if axes and all(axis.rounds for axis in axes):

@@ -27,7 +27,8 @@ from watersmeet.promises.kinds import (
 )
 from watersmeet.promises.marker_rule import MarkerRule
 from watersmeet.promises.order_rule import OrderRule
-from watersmeet.promises.rules import ClusteredRule, Columns, Rule, Telling, UniqueRule
+from watersmeet.promises.rules import ClusteredRule, Columns, Rule, UniqueRule
+from watersmeet.promises.telling import Telling
 from watersmeet.promises.values import Scale, is_comparable
 from watersmeet.promises.watched import Watched
 from watersmeet.rows.bands import Width
@@ -270,7 +271,10 @@ def rules_of(
         match promise:
             case Unique(_, columns):
                 names = keys if columns is None else list(columns)
-                telling = Telling(watched, side, names)
+                # Rows with an equal key are partners, unless something else must hold: then those
+                # of the other side go when they have met, and no key need be named.
+                more = schema.condition is not None or len(schema.predicates) > 1
+                telling = Telling(watched, side, names, may_name_keys=more)
                 seen = Columns(schema, side, names)
                 rules.append(UniqueRule(place, words, seen, telling, side, most))
             case Clustered(_, column):

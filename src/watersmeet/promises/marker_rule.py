@@ -19,7 +19,8 @@ from watersmeet.promises.heard import Limits, Markers
 from watersmeet.promises.kinds import How
 from watersmeet.promises.patterns import Said, read_markers
 from watersmeet.promises.remembered import Line, Points
-from watersmeet.promises.rules import Columns, Rule, Telling
+from watersmeet.promises.rules import Columns, Rule
+from watersmeet.promises.telling import Telling
 from watersmeet.promises.values import comparable, present
 from watersmeet.promises.watched import Watched
 from watersmeet.rows.leaves import Mask
@@ -223,11 +224,12 @@ class _Group:
             ranges = _certain(axis, limits[0])
             if len(ranges):
                 made.append(columns.watched.promise(number, columns.side, ranges))
-        if telling.speaks and not telling.axes and all(each.low is each.high for each in limits):
+        values = all(each.low is each.high for each in limits)
+        if values and (telling.names_keys or (telling.speaks and not telling.axes)):
             filled = rows
             for place, each in zip(columns.together.places, limits, strict=True):
                 filled = filled.set_column(place, rows.schema.field(place), each.low)
-            made += telling.promises(telling.codes(filled))
+            made += telling.promises(telling.codes(filled, in_order=False))
         return made
 
 

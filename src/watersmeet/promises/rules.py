@@ -16,10 +16,9 @@ import pyarrow.compute as pc
 
 from watersmeet.kernels import promised
 from watersmeet.model import Side
-from watersmeet.promises.axes import Axis
 from watersmeet.promises.remembered import Line, Points
+from watersmeet.promises.telling import Telling, Told
 from watersmeet.promises.values import Scale, Together, comparable, from_json, present, to_json
-from watersmeet.promises.watched import Watched
 from watersmeet.rows.encoded import Codes
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.promises import Promise
@@ -148,51 +147,6 @@ class Seen:
             self.line.load(saved)
 
 
-Told = list[tuple[int, Codes, Mask]]
-"""For watched predicates: number, codes of values, and which codes stand for one value alone."""
-
-
-class Telling:
-    """How values of some columns become promises of codes."""
-
-    def __init__(self, watched: Watched, side: Side, names: Sequence[str]) -> None:
-        self._watched = watched
-        self._side = side
-        stored = watched.schema.stored(side)
-        self._place = stored.get_field_index(names[0])
-        self.axes: list[tuple[int, Axis]] = []
-        if len(names) == 1:
-            self.axes = watched.about(side, names[0])
-        keys = {key.of(side) for key in watched.schema.keys}
-        self._whole = watched.whole_key if set(names) == keys and not self.axes else None
-
-    @property
-    def speaks(self) -> bool:
-        """Whether anything can be promised."""
-        return bool(self.axes) or self._whole is not None
-
-    def codes(self, rows: pa.RecordBatch) -> Told:
-        if self._whole is not None:
-            encoded = self._whole.encoder(self._side)(rows)
-            every = np.ones(rows.num_rows, np.bool_)
-            return [(0, encoded.codes, every if encoded.valid is None else encoded.valid)]
-        told: Told = []
-        for number, axis in self.axes:
-            coded = axis.encode(rows.column(self._place))
-            told.append((number, coded.codes, coded.known))
-        return told
-
-    def promises(self, told: Told) -> list[Promise]:
-        """No more rows with these values."""
-        made: list[Promise] = []
-        for number, codes, known in told:
-            some = np.unique(codes[known])
-            if len(some):
-                ranges = np.column_stack([some, some])
-                made.append(self._watched.promise(number, self._side, ranges))
-        return made
-
-
 class UniqueRule(Rule):
     """A row's values are promised as soon as it has come."""
 
@@ -256,7 +210,7 @@ class ClusteredRule(Rule):
         self.seen = Seen(columns, most)
         """Values whose rows have ended."""
         self._open = pa.array([], columns.plain_type)
-        self._told: Told = []
+        self._told: list[Told] = []
         """The codes of the open values, under each watched predicate."""
 
     def prior(self, rows: pa.RecordBatch) -> Mask | None:
@@ -294,20 +248,18 @@ class ClusteredRule(Rule):
         else:
             stays = _mask(_is_in(both, values))
         self.seen.add(both.filter(pa.array(~stays)))
-        ended = [(number, codes, known & ~stays) for number, codes, known in told]
+        ended = [each.where(~stays) for each in told]
         # One line for each open value; so many that there is no room for are never promised.
         index = _first_of_each(both, stays)[: self._most]
         self._open = both.take(pa.array(index))
-        self._told = [(number, codes[index], known[index]) for number, codes, known in told]
+        self._told = [each.at(index) for each in told]
         return self._telling.promises(ended)
 
-    def _with_open(self, told: Told) -> Told:
+    def _with_open(self, told: list[Told]) -> list[Told]:
         """The codes of the open values, followed by those of new rows."""
-        before = self._told or [(n, codes[:0], known[:0]) for n, codes, known in told]
-        return [
-            (number, np.concatenate([old, codes]), np.concatenate([was, known]))
-            for (number, codes, known), (_, old, was) in zip(told, before, strict=True)
-        ]
+        none = np.empty(0, np.int64)
+        before = self._told or [each.at(none) for each in told]
+        return [old.followed_by(new) for old, new in zip(before, told, strict=True)]
 
     def why(self, row: pa.RecordBatch) -> str:
         return f"rows with {self.columns.words(row)} had ended: other values came after them"
@@ -317,16 +269,13 @@ class ClusteredRule(Rule):
         return self.seen.forgotten
 
     def save(self) -> dict[str, Any]:
-        told = [[n, codes.tolist(), known.tolist()] for n, codes, known in self._told]
+        told = [each.save() for each in self._told]
         return {"ended": self.seen.save(), "open": to_json(self._open), "told": told}
 
     def load(self, saved: dict[str, Any]) -> None:
         self.seen.load(saved["ended"])
         self._open = from_json(saved["open"], self.columns.plain_type)
-        self._told = [
-            (number, np.array(codes, np.uint64), np.array(known, np.bool_))
-            for number, codes, known in saved["told"]
-        ]
+        self._told = [Told.load(each) for each in saved["told"]]
 
 
 def _grouped(values: pa.Array) -> tuple[Codes, Mask, int]:

@@ -21,7 +21,15 @@ from watersmeet.rows.bands import Width
 from watersmeet.rows.encoded import Codes
 from watersmeet.rows.keys import KeyColumn, PackedKeys
 from watersmeet.rows.leaves import Mask, slots_of
-from watersmeet.rows.types import Incomparable, common_type, converted, is_bytes, padded, plain
+from watersmeet.rows.types import (
+    Incomparable,
+    as_bytes,
+    common_type,
+    converted,
+    is_bytes,
+    padded,
+    plain,
+)
 from watersmeet.rows.types import unwrapped as _unwrapped
 
 _CODES = pa.uint64()
@@ -63,9 +71,7 @@ class Scale:
             return converted(values, self.kind)
         if self.padding:
             values = padded(values, self.padding)
-        if pt.is_fixed_size_binary(values.type):
-            values = values.cast(pa.binary())
-        return values.cast(_BYTES)
+        return as_bytes(values)
 
     def moved(self, codes: Codes, slack: Width | None, *, up: bool) -> Codes:
         """Codes of values less a slack, or plus it. Without a slack nothing moves."""
@@ -153,7 +159,7 @@ class Together:
         encoded = PackedKeys(keys, slots, None).encode(Side.LEFT, batch)
         packed = encoded.hidden
         assert packed is not None
-        packed = packed.cast(pa.binary()).cast(_BYTES) if packed.type != _BYTES else packed
+        packed = as_bytes(packed)
         if encoded.valid is None:
             return packed
         return pc.if_else(pa.array(encoded.valid), packed, pa.scalar(None, _BYTES))

@@ -3,8 +3,8 @@
 The codes of equal keys are hashes: a year of promises about them would never merge. So each key
 column that a promise names is watched on its own, under codes that rise with its values; partners
 have equal codes there, too. A band of the join is watched as it is. Only a promise about several
-key columns together, or about a key that has no order, is one about hashes, and only if no two keys
-have the same.
+key columns together, or about keys whose order 64 bits cannot show, is one about hashes; if two
+keys may have the same hash, it names the keys.
 
 A row can find no partner any more as soon as, under ANY watched predicate, all codes within its
 reach have been promised by the other side.
@@ -109,9 +109,9 @@ class Watched:
 
     @property
     def whole_key(self) -> EqualKeys | None:
-        """The predicate of equal keys, if its codes are as good as keys: it has number 0."""
+        """The predicate of equal keys: it has number 0."""
         first = self.predicates[0]
-        return first if isinstance(first, EqualKeys) and first.codes_decide else None
+        return first if isinstance(first, EqualKeys) else None
 
     def promise(self, number: int, side: Side, ranges: Ranges) -> Promise:
         """What is promised if no value of a side comes any more whose code, in the order that has

@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from watersmeet.model import Side
-from watersmeet.rows.address import Rows
+from watersmeet.rows.address import Index, Rows
 from watersmeet.rows.encoded import Codes, Encoded
 from watersmeet.rows.interval_order import ByKeyThenClass
 from watersmeet.rows.keys import CodeKeys, KeyCodec, equal_keys
@@ -297,6 +297,9 @@ class TakenRows:
 
     def column(self, number: int) -> pa.Array:
         return self._rows.source.take(number, self._rows.index)
+
+    def some(self, index: Index) -> TakenRows:
+        return TakenRows(Rows(self._rows.source, self._rows.index[index]))
 
 
 # ---- equalities in order of value ---------------------------------------------------------------

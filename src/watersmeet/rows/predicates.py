@@ -25,6 +25,7 @@ from watersmeet.rows.interval_codecs import Interval, OverlapCodec
 from watersmeet.rows.keys import KeyCodec, equal_keys
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.output import KeyPair
+from watersmeet.rows.types import as_bytes
 
 
 class Columns(Protocol):
@@ -117,6 +118,15 @@ class EqualKeys:
             return None
         mine, others = (self.exact(end, hidden[end]) for end in Side)
         return partial(_equal, mine, others)
+
+    def keys_of(self, end: Side, encoded: Encoded, batch: Columns) -> pa.Array | None:
+        """The keys of encoded rows as bytes, which both ends have in common; None where codes
+        decide."""
+        if self.codes_decide:
+            return None
+        payload = self.codec.payload(end)
+        keys = encoded.hidden if payload is None else batch.column(payload)
+        return as_bytes(keys)
 
     def exact(self, end: Side, hidden: int) -> int:
         """The stored column that holds the exact key, where codes do not decide."""

@@ -5,6 +5,8 @@ certain ranges. If the whole reach of a row of the other end has been promised, 
 partner among rows to come. Promises that were accepted are kept as merged ranges, so they are few.
 They are saved with a join's state, and applied when rows are read from the segments it has saved:
 rows that were purged do not come back, although files are never changed.
+
+Where several keys may have the same code, a promise names keys (rows/promised_keys.py).
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.kernels import promised
 from watersmeet.rows.encoded import Codes
 from watersmeet.rows.leaves import Mask
+from watersmeet.rows.promised_keys import PromisedKeys
 
 LAST_CODE = 2**64 - 1
 
@@ -32,10 +36,15 @@ _ONE = np.uint64(1)
 @dataclass(frozen=True, slots=True, eq=False)
 class Promise:
     """No more rows come whose code under a predicate lies in one of these ranges, which may be in
-    any order and overlap."""
+    any order and overlap.
+
+    With `keys`, one for each range, which is a single code then: no more rows come with these keys.
+    Others may have the same codes.
+    """
 
     predicate: int
     ranges: Ranges
+    keys: pa.Array | None = None
 
     @classmethod
     def between(cls, predicate: int, first: int, last: int) -> Promise:
@@ -47,9 +56,23 @@ class Promise:
         """A promise about each of these codes."""
         return cls(predicate, np.repeat(codes, 2).reshape(-1, 2))
 
+    @classmethod
+    def of_keys(cls, predicate: int, codes: Codes, keys: pa.Array) -> Promise:
+        """A promise about each of these keys, which are bytes and have these codes."""
+        return cls(predicate, np.column_stack([codes, codes]), keys)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether no row comes any more, whatever its code."""
+        ranges = self.ranges
+        return self.keys is None and bool(
+            ((ranges[:, 0] == 0) & (ranges[:, 1] == np.uint64(LAST_CODE))).any()
+        )
+
 
 class Promises:
-    """All that was promised about each input, as disjoint ranges of codes for each predicate.
+    """All that was promised about each input, for each predicate as disjoint ranges of codes and
+    as keys.
 
     >>> promises = Promises()
     >>> promises.accept(0, Promise.between(0, 5, 9))
@@ -63,23 +86,29 @@ class Promises:
     def __init__(self) -> None:
         self._ranges: dict[tuple[int, int], Ranges] = {}
         """By input and predicate: ascending ranges, each with its first and its last code."""
+        self.keys: dict[tuple[int, int], PromisedKeys] = {}
+        """By input and predicate: keys, where codes do not tell them apart."""
 
     def __bool__(self) -> bool:
-        return bool(self._ranges)
+        return bool(self._ranges or self.keys)
 
-    def copy(self) -> Promises:
-        """What was promised so far, which does not change any more."""
+    def copy_of_ranges(self) -> Promises:
+        """The ranges that were promised so far, which do not change any more."""
         same = Promises()
         same._ranges = dict(self._ranges)
         return same
 
     def about(self, input: int) -> list[int]:
         """The predicates of which something was promised about an input."""
-        return [predicate for mine, predicate in self._ranges if mine == input]
+        return [predicate for mine, predicate in {**self._ranges, **self.keys} if mine == input]
 
     def accept(self, input: int, promise: Promise) -> None:
         """Remember a promise; ranges that touch are merged."""
         key = (input, promise.predicate)
+        if promise.keys is not None:
+            if len(promise.keys):
+                self.keys.setdefault(key, PromisedKeys()).add(promise.ranges[:, 0], promise.keys)
+            return
         united = unite(promise.ranges, self.of(*key))
         if len(united):
             self._ranges[key] = united
@@ -130,6 +159,14 @@ class Promises:
         for input, predicate, ranges in saved:
             promises._ranges[input, predicate] = np.array(ranges, np.uint64).reshape(-1, 2)
         return promises
+
+    def save_keys(self) -> list[Any]:
+        return [[*key, keys.save()] for key, keys in sorted(self.keys.items(), key=lambda i: i[0])]
+
+    def load_keys(self, saved: list[Any]) -> None:
+        self.keys = {
+            (input, predicate): PromisedKeys.load(keys) for input, predicate, keys in saved
+        }
 
 
 # ---- sets of codes as ranges --------------------------------------------------------------------

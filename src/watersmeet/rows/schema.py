@@ -336,6 +336,15 @@ class JoinSchema:
             arrays.append(pa.repeat(pa.scalar(matches.version, pa.string()), count))
         return pa.RecordBatch.from_arrays(arrays, schema=self.output)
 
+    def exact_keys(self) -> tuple[int, int] | None:
+        """The stored columns of both sides whose bytes are the key, if the first predicate is one
+        of equal keys of which several may have the same code."""
+        first = self.predicates[0]
+        if not isinstance(first, EqualKeys) or first.codes_decide:
+            return None
+        left, right = (first.exact(side, self._hidden[0][side]) for side in Side)
+        return left, right
+
     # ---- two inputs, one equality ---------------------------------------------------------------
 
     @property

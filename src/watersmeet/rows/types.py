@@ -28,6 +28,8 @@ _SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _UNITS = ("s", "ms", "us", "ns")
 _SPARK_DIGITS = 38
 _ARROW_DIGITS = 76
+# Whole numbers of up to so many bits are exact as doubles.
+_EXACT_BITS = 53
 # Metadata of a key column: to how many characters Spark pads its texts before it compares them.
 _PADDED = b"watersmeet.padded"
 
@@ -228,6 +230,28 @@ def unwrapped(array: pa.Array) -> pa.Array:
         array = array.storage if isinstance(array, pa.ExtensionArray) else array.dictionary_decode()
     wanted = plain(array.type)
     return array if wanted == array.type else array.cast(wanted)
+
+
+def rounds(source: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether `converted` may make one value of several: only doubles have fewer digits than other
+    types that are compared as doubles.
+
+    >>> rounds(pa.int64(), pa.float64()), rounds(pa.int32(), pa.float64())
+    (True, False)
+    """
+    source = plain(source)
+    if pt.is_struct(wanted) and pt.is_struct(source):
+        return any(rounds(one.type, two.type) for one, two in zip(source, wanted, strict=True))
+    if not pt.is_floating(wanted) or pt.is_floating(source) or pt.is_null(source):
+        return False
+    return not pt.is_integer(source) or source.bit_width > _EXACT_BITS
+
+
+def as_bytes(array: pa.Array) -> pa.Array:
+    """Texts or bytes of any type as bytes."""
+    if pt.is_fixed_size_binary(array.type):
+        array = array.cast(pa.binary())
+    return array.cast(pa.large_binary())
 
 
 def converted(array: pa.Array, wanted: pa.DataType) -> pa.Array:

@@ -182,10 +182,10 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
 
 
 def _date(text: str) -> date:
-    # Months and days may be left out of timestamps only.
-    if not re.fullmatch(_DATES, text):
+    parsed = _DATE.fullmatch(text)
+    if parsed is None:
         raise ValueError
-    return date.fromisoformat(text)
+    return date(int(parsed[1]), int(parsed[2] or 1), int(parsed[3] or 1))
 
 
 def _timestamp(text: str, kind: pa.DataType, zone: str) -> int:
@@ -193,7 +193,7 @@ def _timestamp(text: str, kind: pa.DataType, zone: str) -> int:
     parsed = _DATE.fullmatch(text)
     if parsed is None:
         raise ValueError
-    value = datetime(int(parsed[1]), int(parsed[2] or 1), int(parsed[3] or 1))
+    value = datetime.combine(_date(text), datetime.min.time())
     where: tzinfo | None = None
     if parsed[4] is not None:
         time = _TIME.fullmatch(parsed[4])
@@ -206,18 +206,17 @@ def _timestamp(text: str, kind: pa.DataType, zone: str) -> int:
             second=int(time[3] or 0),
             microsecond=micros,
         )
-        where = None if time[5] is None else zone_of(time[5])
+        where = None if time[5] is None else _zone(time[5])
     if kind.tz is None:
         if where is not None:
             raise ValueError
     else:
-        offset = value.replace(tzinfo=where or zone_of(zone)).utcoffset()
+        offset = value.replace(tzinfo=where or _zone(zone)).utcoffset()
         value -= offset or timedelta()
     return (value - _EPOCH) // timedelta(microseconds=1) // _UNITS[kind.unit]
 
 
-def zone_of(name: str) -> tzinfo:
-    """The time zone of a name, or of an offset such as +01:00. Raises ValueError."""
+def _zone(name: str) -> tzinfo:
     if name in ("Z", "UTC", "GMT"):
         return UTC
     if offset := _OFFSET.fullmatch(name):

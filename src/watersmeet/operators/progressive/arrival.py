@@ -129,13 +129,13 @@ class ArrivalStage:
         if going.sum() == len(table):
             every = np.arange(len(table))
             yield from workspace.emitter.unmatched(side, table, every, table.stamps)
-            table.clear()
+            self._memory.clear(side)
         else:
             index = np.concatenate(table.oldest(going)).astype(np.int64)
             yield from workspace.emitter.unmatched(side, table, index, table.stamps)
             keep = np.ones(len(table), np.bool_)
             keep[index] = False
-            table.drop(keep, going)
+            self._memory.drop(side, keep, going)
         workspace.expected.md[side][going > 0] = 0
         workspace.report_memory()
 
@@ -145,7 +145,8 @@ class ArrivalStage:
         for side, table in zip(Side, self._memory.tables, strict=True):
             keep = self._workspace.emitter.undecided(side, table.stamps)
             if keep is not None and 2 * np.count_nonzero(keep) < len(table):
-                table.drop(keep, self._count(table.codes(np.flatnonzero(~keep))))
+                gone = self._count(table.codes(np.flatnonzero(~keep)))
+                self._memory.drop(side, keep, gone)
 
     # ---- making room ----------------------------------------------------------------------------
 
@@ -203,7 +204,7 @@ class ArrivalStage:
             workspace.metrics.flushed(FlushRecord(stamp, side, p, run.rows, run.nbytes, reason))
             keep[index] = False
         writer.close()
-        table.drop(keep, taken)
+        self._memory.drop(side, keep, taken)
 
     def join_memory(self) -> Iterator[Matches]:
         """Join all of memory with itself: PMJ's step before it writes its sorted runs."""

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from watersmeet.model import Side
 from watersmeet.operators.compaction import compact
-from watersmeet.operators.leaving import OldestFirst
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.progressive import state
 from watersmeet.operators.progressive.algorithm import ProgressiveAlgorithm
@@ -76,7 +75,7 @@ class ProgressiveJoin:
         self.metrics: Metrics = self.workspace.metrics
         self.metrics.statistics = self.statistics
         self._clock = clock
-        self._saved = SavedRows(self.workspace, OldestFirst(self.workspace))
+        self._saved = SavedRows(self.workspace, self.workspace.leaving)
 
     @property
     def limit(self) -> int:
@@ -150,6 +149,7 @@ class ProgressiveJoin:
             yield from self.purging.sweep()
         if is_due or not self.workspace.expected.on_disk.any():
             self.purging.find_spent()
+            self.purging.forget_keys()
 
     def _purge_disk(self, pause: _Asked | None = None) -> Iterator[Matches]:
         """Settle what is owed, so that rows can go, and let go of rows on disk; until `pause`."""

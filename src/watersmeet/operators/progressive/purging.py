@@ -19,6 +19,8 @@ reported exactly once for three reasons:
   these rows are left out when a segment is read (`ProgressiveWorkspace.was_dropped`). Rows that
   came later stay, although the promise is about their partners too: they may owe something. Rows
   whose partners were promised since the last sweep stay, too: they may have to be reported.
+  Keys that were promised by name are forgotten some time. Where promises may name keys, a bit
+  for each row that was saved says whether it is in memory still (`AnyOrder`).
 
 Memory is swept when `purge_after` promises have come, when it is full, and whenever the join is
 idle or settled (MJoin, section 5.2): a sweep never waits for new rows. When the join is tidied, it
@@ -32,7 +34,8 @@ from its run, whatever its run owes. Until then it stays, so partners on disk ar
 A row that comes after the promise about its partners is dropped as soon as it has met the rows
 that are there: at once or, if its partition has runs of the other side, when those have been read.
 
-Promises are ignored where equal codes need not be equal keys: the result is right without them.
+Promises of codes are ignored where equal codes need not be equal keys, and those that name keys
+where nobody said that there would be any: the result is right without them.
 Rows that break a promise are counted, and joined with the rows that are there.
 """
 
@@ -85,8 +88,17 @@ class Purging:
         other side in memory."""
         workspace = self._workspace
         workspace.watching.accept(side, promise)
-        if sum(workspace.watching.unswept) >= workspace.tuning.purge_after:
+        crowded = self._all_is_in_memory and workspace.watching.is_crowded(0)
+        if sum(workspace.watching.unswept) >= workspace.tuning.purge_after or crowded:
             yield from self.sweep_new()
+            if crowded:
+                self.forget_keys()
+
+    @property
+    def _all_is_in_memory(self) -> bool:
+        """Whether all rows are in memory, and have met there."""
+        workspace = self._workspace
+        return workspace.algorithm.joins_on_arrival and not workspace.expected.on_disk.any()
 
     @property
     def sweeps_when_tidied(self) -> bool:
@@ -144,7 +156,7 @@ class Purging:
         counts = np.bincount(
             workspace.memory.partition_of(codes[gone]), minlength=workspace.tuning.partitions
         )
-        table.drop(keep, counts)
+        workspace.memory.drop(side, keep, counts)
         workspace.metrics.rows_purged += len(index)
         workspace.report_memory()
 
@@ -167,11 +179,13 @@ class Purging:
 
     @property
     def is_due(self) -> bool:
-        """Whether so many rows have come since the runs were last read that they should be read
-        again. A promise does not tell how many rows on disk it is about."""
+        """Whether so many rows have come since the runs were last read, or so many keys were
+        promised, that they should be read again. A promise does not tell how many rows on disk it
+        is about."""
         rows = self._rows_to_read()
         came = sum(self._workspace.metrics.rows_in) - self._read_after
-        return bool(rows and came >= self._workspace.tuning.purge_share * rows)
+        due = came >= self._workspace.tuning.purge_share * rows
+        return bool(rows and (due or self._workspace.watching.is_crowded(rows)))
 
     @property
     def is_behind(self) -> bool:
@@ -305,6 +319,13 @@ class Purging:
             if watching.without_partners(side, coded).any():
                 return
         self.spent = both
+
+    def forget_keys(self) -> None:
+        """Forget promised keys but for the latest, if there are too many. To be called when all
+        rows that can be dropped have been dropped. Rows that come later and have a key that was
+        forgotten stay."""
+        if self._workspace.watching.is_crowded(0):
+            self._workspace.watching.forget_keys()
 
     def forget_spent(self) -> None:
         """Forget promises about `spent` codes: all rows in memory have been saved anew."""

@@ -56,7 +56,8 @@ def save(join: ProgressiveJoin, saved: SavedRows, area: StateArea) -> Manifest:
 def load(join: ProgressiveJoin, saved: SavedRows, area: StateArea, manifest: Manifest) -> None:
     """Fill a new join with a saved state, after checking that it is the same join."""
     workspace = join.workspace
-    check(manifest, {"watched": None, "one_partner": None} | _parameters(workspace))
+    others = {"watched": None, "one_partner": None, "names_keys": None}
+    check(manifest, others | _parameters(workspace))
     workspace.stamp = manifest["stamp"]
     workspace.newest[:] = manifest["newest"]
     join.purging.load(manifest["purging"])  # before the rows: it says which of them are there
@@ -77,11 +78,13 @@ def load(join: ProgressiveJoin, saved: SavedRows, area: StateArea, manifest: Man
 
 def _parameters(workspace: ProgressiveWorkspace) -> dict[str, Any]:
     """Those of every join and, where they are not those of a join without promises, the watched
-    predicates and the sides whose rows have one partner at most."""
+    predicates, the sides whose rows have one partner at most, and whether promises name keys."""
     schema, watched = workspace.schema, workspace.watching.predicates
     more: dict[str, Any] = {}
     if watched != schema.predicates:
         more["watched"] = [each.describe() for each in watched]
     if workspace.emitter.one_partner:
         more["one_partner"] = [int(side) for side in workspace.emitter.one_partner]
+    if workspace.watching.remembers_keys:
+        more["names_keys"] = True
     return parameters(workspace.algorithm.name, schema, workspace.tuning.partitions) | more

@@ -7,25 +7,42 @@ have the order of the values, so that neighbouring ranges are merged. These code
 the stored columns when they are asked for: a join that is promised nothing does nothing for them.
 All watched predicates hold for every result, so a row can go if one of them has no partner for it.
 
+Where several keys may have the same code, a promise names keys. Rows whose code is that of such a
+key are compared with it byte by byte. Keys do not merge, so only the latest are remembered: older
+ones are forgotten when all rows that are there have been looked at with them in mind.
+
 `promises` are remembered at once. The rows in memory are looked through for those that may go only
 now and then (MJoin, section 4.3), and `swept` is what had been promised when that was done last: by
 it a restored join knows which rows of its segments had gone (operators/progressive/purging.py).
+Joins that remember keys know it without promises, from a bit for each row (operators/leaving.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from watersmeet.errors import InvalidArgument, StateError
 from watersmeet.model import Side
+from watersmeet.rows.address import Index, Rows
+from watersmeet.rows.batch import BatchRows
+from watersmeet.rows.edges import TakenRows
 from watersmeet.rows.encoded import Codes
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.predicates import Columns, Encode, Predicate
+from watersmeet.rows.promised_keys import REMEMBERED
 from watersmeet.rows.promises import Promise, Promises, Ranges
+from watersmeet.rows.types import as_bytes
 from watersmeet.store.runs import Span, Spans, SpilledRun
+
+# Of promised keys at most so many times as many are there as are remembered, or so many for each
+# row on disk, since all of these are read before some are forgotten.
+_MOST_EXCESS = 2
+_FOR_EACH_ROW = 1 / 16
 
 
 class CodedRows:
@@ -34,7 +51,7 @@ class CodedRows:
 
     def __init__(self, encoders: Sequence[Encode], codes: Codes, columns: Columns) -> None:
         self._encoders = encoders
-        self._columns = columns
+        self.columns = columns
         self._codes: dict[int, Codes] = {0: codes}
 
     def __len__(self) -> int:
@@ -44,7 +61,7 @@ class CodedRows:
         """The codes under predicate `number`."""
         found = self._codes.get(number)
         if found is None:
-            found = self._codes[number] = self._encoders[number](self._columns).codes
+            found = self._codes[number] = self._encoders[number](self.columns).codes
         return found
 
     def part(self, place: slice, columns: Columns) -> CodedRows:
@@ -58,11 +75,15 @@ class Watching:
     """What was promised about each side, and the codes that it is about.
 
     Promises have the numbers of `predicates`; the first is the one whose codes rows are stored
-    with.
+    with. `keys` are the stored columns of both sides that have its exact keys, if promises may name
+    some.
     """
 
-    def __init__(self, predicates: Sequence[Predicate]) -> None:
+    def __init__(
+        self, predicates: Sequence[Predicate], keys: tuple[int, int] | None = None
+    ) -> None:
         self.predicates = tuple(predicates)
+        self._keys = keys
         self._encoders = [[each.encoder(side) for side in Side] for each in self.predicates]
         self.promises = Promises()
         self.swept = Promises()
@@ -74,27 +95,47 @@ class Watching:
 
     def accept(self, side: Side, promise: Promise) -> None:
         """Remember a promise about rows of a side. One about the hashes of keys says something
-        about keys only if no two keys have the same."""
+        about keys only if no two keys have the same, or if it names them."""
         if not 0 <= promise.predicate < len(self.predicates):
             raise InvalidArgument(
                 f"A promise is about predicate {promise.predicate}, and this join has "
                 f"{len(self.predicates)}.",
                 remedy="Number predicates from 0 on, in the order of `on`.",
             )
-        if promise.predicate or self.predicates[0].codes_decide:
+        first = self.predicates[0]
+        names_keys = promise.keys is not None and self.remembers_keys
+        if promise.predicate or first.codes_decide or promise.is_everything or names_keys:
             self.promises.accept(side, promise)
             self.unswept[side] += 1
             self.heard += 1
 
     def sweep_is_done(self) -> None:
         """All rows in memory that may go because of what was promised so far have gone."""
-        self.swept, self.unswept = self.promises.copy(), [0, 0]
+        self.swept, self.unswept = self.promises.copy_of_ranges(), [0, 0]
 
     def forget(self, ranges: Ranges) -> None:
         """Forget promises of both sides about codes under the first predicate."""
         for promises in (self.promises, self.swept):
             for side in Side:
                 promises.forget(side, 0, ranges)
+
+    @property
+    def remembers_keys(self) -> bool:
+        """Whether promises may name keys."""
+        return self._keys is not None
+
+    def is_crowded(self, on_disk: int) -> bool:
+        """Whether so many keys were promised that some should be forgotten, when all rows have been
+        looked at; `on_disk` are the rows that have to be read for it."""
+        most = max(_MOST_EXCESS, on_disk * _FOR_EACH_ROW / REMEMBERED)
+        return any(keys.excess > most for keys in self.promises.keys.values())
+
+    def forget_keys(self) -> None:
+        """Forget all but the latest promised keys. To be called when all rows that may go because
+        of them have gone."""
+        if not any(self.unswept):
+            for keys in self.promises.keys.values():
+                keys.forget_oldest()
 
     def is_promised(self, side: Side) -> bool:
         """Whether there is a promise about rows of a side."""
@@ -114,6 +155,7 @@ class Watching:
         for number in promises.about(side.other):
             first, last = self.predicates[number].reach(side, rows[number])
             covered = promises.cover(side.other, number, first, last)
+            covered = self._with_named(covered, promises, side.other, number, (side, rows))
             gone = covered if gone is None else gone | covered
         return np.zeros(len(rows), np.bool_) if gone is None else gone
 
@@ -122,8 +164,33 @@ class Watching:
         broken: Mask | None = None
         for number in self.promises.about(side):
             mine = self.promises.broken_by(side, number, rows[number])
+            mine = self._with_named(mine, self.promises, side, number, (side, rows))
             broken = mine if broken is None else broken | mine
         return 0 if broken is None else int(np.count_nonzero(broken))
+
+    def _with_named(
+        self,
+        covered: Mask,
+        promises: Promises,
+        about: Side,
+        number: int,
+        came: tuple[Side, CodedRows],
+    ) -> Mask:
+        """The rows that are covered already, and those of a side that have a key which was promised
+        by name."""
+        keys = promises.keys.get((about, number))
+        if keys is None:
+            return covered
+        side, rows = came
+        return covered | keys.cover(rows[number], partial(self._keys_at, side, rows.columns))
+
+    def _keys_at(self, side: Side, columns: Columns, index: Index) -> pa.Array:
+        """The keys of some rows, as bytes."""
+        assert self._keys is not None
+        if isinstance(columns, pa.RecordBatch):
+            columns = TakenRows(Rows(BatchRows(columns), np.arange(len(columns))))
+        assert isinstance(columns, TakenRows)
+        return as_bytes(columns.some(index).column(self._keys[side]))
 
     # ---- whole runs -----------------------------------------------------------------------------
 
@@ -150,6 +217,8 @@ class Watching:
             first, last = self._reach(side, number, run)
             if len(first):
                 found = self.promises.touch(side.other, number, first, last)
+                if (keys := self.promises.keys.get((side.other, number))) is not None:
+                    found |= keys.touch(first, last)
                 touched |= found if number == 0 else found.any()
             else:
                 touched[:] = True
@@ -170,6 +239,7 @@ class Watching:
     def save(self) -> dict[str, Any]:
         return {
             "promises": self.promises.save(),
+            "keys": self.promises.save_keys(),
             "swept": self.swept.save() if any(self.unswept) else None,
             "unswept": list(self.unswept),
             "heard": self.heard,
@@ -177,8 +247,9 @@ class Watching:
 
     def load(self, saved: dict[str, Any]) -> None:
         self.promises = Promises.load(saved["promises"])
+        self.promises.load_keys(saved.get("keys", []))
         swept = saved.get("swept")
-        self.swept = self.promises.copy() if swept is None else Promises.load(swept)
+        self.swept = self.promises.copy_of_ranges() if swept is None else Promises.load(swept)
         self.unswept, self.heard = list(saved.get("unswept", (0, 0))), saved.get("heard", 0)
         numbers = [number for side in Side for number in self.promises.about(side)]
         if max(numbers, default=0) >= len(self.predicates):

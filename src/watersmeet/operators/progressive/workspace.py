@@ -11,6 +11,7 @@ from watersmeet.meters.distinct import DistinctKeys
 from watersmeet.meters.expected import ExpectedResults
 from watersmeet.meters.rates import ArrivalRates
 from watersmeet.model import Side
+from watersmeet.operators.leaving import AnyOrder, Leaving, OldestFirst
 from watersmeet.operators.memory import PartitionedMemory
 from watersmeet.operators.progressive.algorithm import ProgressiveAlgorithm
 from watersmeet.operators.progressive.disk import SpilledPartitions
@@ -75,12 +76,25 @@ class ProgressiveWorkspace(Workspace):
         self.distinct = DistinctKeys()
         self.newest = np.zeros((2, partitions), np.int64)
         """When the last row came, by [side, partition]."""
-        self.watching = Watching(schema.predicates if watched is None else watched)
+        # Only a join to which somebody promises something has to remember keys.
+        self.watching = (
+            Watching(schema.predicates)
+            if watched is None
+            else Watching(watched, schema.exact_keys())
+        )
+        if self.watching.remembers_keys:
+            memory.leaving = AnyOrder(len(Side))
         self.purged = np.zeros((2, partitions), np.int64)
         """By [side, partition] a stamp: no row is in memory that came before it and whose partners
         were promised not to come when memory was last swept."""
         self.stamp = 1
         self._costs = tuning.costs
+
+    @property
+    def leaving(self) -> Leaving:
+        """How it is known which rows of saved segments are still in memory. Keys that were promised
+        are forgotten some time, so where rows go because of them each row has a bit."""
+        return self.memory.leaving or OldestFirst(self)
 
     def draw(self) -> int:
         """The next stamp; every event has its own."""

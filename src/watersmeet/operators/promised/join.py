@@ -21,6 +21,7 @@ from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.tuning import Tuning
 from watersmeet.promises.keeper import Broken, PromiseKeeper
 from watersmeet.promises.kinds import PromiseOfValues, Unique
+from watersmeet.promises.telling import has_unique_keys
 from watersmeet.promises.watched import Watched
 from watersmeet.rows.address import Matches
 from watersmeet.rows.promises import Promise
@@ -146,15 +147,9 @@ def made_with(
 def sides_with_one_partner(
     schema: JoinSchema, promises: Sequence[PromiseOfValues]
 ) -> tuple[Side, ...]:
-    """The sides whose rows have one partner at most, because the columns of the other side that
-    are unique are part of its key."""
-    found = set[Side]()
-    for promise in promises:
-        if isinstance(promise, Unique):
-            keys = {key.of(promise.side) for key in schema.keys}
-            if keys and (promise.columns is None or keys.issuperset(promise.columns)):
-                found.add(promise.side.other)
-    return tuple(sorted(found))
+    """The sides whose rows have one partner at most, because keys of the other side are unique."""
+    unique = [promise for promise in promises if isinstance(promise, Unique)]
+    return tuple(sorted({each.side.other for each in unique if has_unique_keys(schema, each)}))
 
 
 def purged_after(purge: str | int) -> int:

@@ -7,7 +7,6 @@ instance notes these in its version, and the rule of every instance takes in wha
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from watersmeet.promises.marker_rule import MarkerRule
 from watersmeet.promises.order_rule import OrderRule
 from watersmeet.promises.rules import ClusteredRule, Rule, UniqueRule
 from watersmeet.promises.values import present
+from watersmeet.rows.batch_text import batch_from_text, batch_to_text
 from watersmeet.rows.promises import Promise
 from watersmeet.rows.schema import JoinSchema
 
@@ -93,7 +93,7 @@ class BatchPromises(PromiseKeeper):
 
     def said(self) -> Said:
         """What the rows of this instance say that others need to know."""
-        return {str(place): _to_text(rows) for place, rows in sorted(self._noted.items())}
+        return {str(place): batch_to_text(rows) for place, rows in sorted(self._noted.items())}
 
     @property
     def is_news(self) -> bool:
@@ -108,7 +108,8 @@ class BatchPromises(PromiseKeeper):
         """What the rows of the batch before promise, by what all instances have noted of them."""
         told: Told = []
         for rule in self._rules:
-            noted = [_from_text(each[str(rule.place)]) for each in said if str(rule.place) in each]
+            place = str(rule.place)
+            noted = [batch_from_text(each[place]) for each in said if place in each]
             if noted:
                 told += [(rule.side, each) for each in rule.accept(_together(noted))]
         for side in Side:
@@ -152,14 +153,3 @@ def _without_others(rule: Rule, rows: pa.RecordBatch) -> pa.RecordBatch:
 def _together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     (whole,) = pa.Table.from_batches(batches).combine_chunks().to_batches() or [batches[0]]
     return whole
-
-
-def _to_text(rows: pa.RecordBatch) -> str:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_batch(rows)
-    return b64encode(sink.getvalue()).decode()
-
-
-def _from_text(text: str) -> pa.RecordBatch:
-    return pa.ipc.open_stream(b64decode(text)).read_next_batch()
