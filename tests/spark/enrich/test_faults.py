@@ -11,14 +11,13 @@ import pytest
 
 from tests.spark.enrich.running import OPTIONS, Enrichment
 from tests.spark.streams.faults import Fault, Faults
+from tests.spark.streams.killing import PLACES, end
 from tests.spark.streams.running import LEFT, RIGHT, Rows, counted
-from tests.spark.streams.test_faults import end
 
 pytestmark = pytest.mark.spark
 
 HERE = Path(__file__).parents[3]
 RUN = "watersmeet.spark.enrich.enrich.run_batch"
-PLACES = ["rows", "files", "before", "after", "emit"]
 
 
 @pytest.mark.parametrize(

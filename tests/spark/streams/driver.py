@@ -1,6 +1,8 @@
 """A driver to be killed: joins the streams below a directory, and is struck.
 
-python -m tests.spark.streams.driver DIRECTORY WHERE
+python -m tests.spark.streams.driver DIRECTORY WHERE CASE
+
+CASE is plain, or a name of `tests/spark/streams/promised_cases.py`.
 """
 
 from __future__ import annotations
@@ -11,19 +13,25 @@ from pathlib import Path
 
 from tests.spark.session import settings
 from tests.spark.streams.faults import Fault
+from tests.spark.streams.promised_cases import CASES
 from tests.spark.streams.running import Streams
 from watersmeet.spark.session import session
 from watersmeet.spark.streams import join
 
 
-def main(directory: Path, where: str) -> None:
+def main(directory: Path, where: str, case: str) -> None:
     spark = session(cores=2, memory="1g", warm=False, **settings(directory / "local"))
-    fault = Fault(where, os.getpgid(0), directory / "struck")
+    # From the fourth batch on, rows break promises.
+    batch = 1 if case == "plain" else 3
+    fault = Fault(where, os.getpgid(0), directory / "struck", batch)
     setattr(join, "run_batch", fault)  # noqa: B010  What tasks get is what this module names.
-    streams = Streams(spark, directory, {"on": "k", "memory": "4MB"})
+    if case == "plain":
+        streams = Streams(spark, directory, {"on": "k", "memory": "4MB"})
+    else:
+        streams = CASES[case](spark, directory)
     streams.start().awaitTermination()
     print("done")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

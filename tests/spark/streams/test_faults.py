@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -17,6 +11,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 from tests.spark.streams.faults import Fault, Faults
+from tests.spark.streams.killing import PLACES, end, kill_when, start_driver
 from tests.spark.streams.running import Rows, Streams
 from watersmeet.spark.microbatches.host import run_batch
 from watersmeet.spark.microbatches.metrics import stream_metrics
@@ -24,31 +19,6 @@ from watersmeet.spark.microbatches.task import Task
 from watersmeet.spark.streams.plan import StreamPlan
 
 pytestmark = pytest.mark.spark
-
-HERE = Path(__file__).parents[3]
-
-
-def start_driver(streams: Streams, where: str) -> subprocess.Popen[str]:
-    """A driver of its own session, so that it can be killed with its JVM."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.spark.streams.driver", str(streams.path), where],
-        cwd=HERE,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def end(driver: subprocess.Popen[str]) -> None:
-    """Leave no JVM behind, whatever the test came to."""
-    try:
-        os.killpg(driver.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-PLACES = ["rows", "files", "before", "after", "emit"]
 
 
 @pytest.mark.parametrize("what", [pytest.param("raise", marks=pytest.mark.slow), "worker"])
@@ -123,19 +93,9 @@ def test_the_driver_is_killed(streams: Streams, where: str) -> None:
 def test_the_driver_is_killed_at_any_moment(streams: Streams, seed: int) -> None:
     """The moment is when a random number of files has been written by Spark and by us."""
     moment = random.Random(seed).randrange(2, 80)
-    with start_driver(streams, "nowhere") as driver:
-        while driver.poll() is None and files_of(streams) < moment:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                driver.wait(0.02)
-        end(driver)
+    kill_when(streams, moment)
     expected = streams.expected()
     assert streams.run() == expected
-
-
-def files_of(streams: Streams) -> int:
-    """How many files there are of the query, besides its inputs."""
-    folders = ("checkpoint", "state", "out")
-    return sum(1 for name in folders for _ in (streams.path / name).rglob("*"))
 
 
 def test_a_batch_is_run_twice(streams: Streams) -> None:

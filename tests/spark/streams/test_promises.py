@@ -17,8 +17,8 @@ from pyspark.sql import functions as sf
 
 import watersmeet as wm
 from tests.spark.streams.faults import Fault, Faults
+from tests.spark.streams.killing import PLACES
 from tests.spark.streams.running import Rows, Streams
-from tests.spark.streams.test_faults import PLACES
 from watersmeet.errors import InvalidArgument, PromiseBroken, SchemaError, StateError
 from watersmeet.spark.streams.join import join_streams
 
@@ -252,3 +252,33 @@ def test_wrong_promises_are_refused_at_the_call(visits: Visits) -> None:
     for changes, error, words in wrong:
         with pytest.raises(error, match=words):
             visits.joined(**changes)
+
+
+@pytest.mark.slow
+def test_where_late_begins_and_where_it_begins_in_sparks_own_join(visits: Visits) -> None:
+    """A row that is late by just the delay keeps its promise, and Spark drops it. Spark goes by the
+    times of the batch before the last, and we by those of the last one."""
+    visits.arrive(0, clicks((9, 100, 1)), views((9, 100, 2)))
+    visits.arrive(1, clicks((9, 100, 3), (1, 89, 10)), views((1, 95, 11)))
+    late, just, not_yet = (2, 89.99, 20), (3, 90, 30), (4, 90.01, 40)
+    visits.arrive(2, clicks(late, just, not_yet), views((2, 95, 21), (3, 95, 31), (4, 95, 41)))
+    ours = pairs(visits.run(delays=("10 minutes", "10 minutes"), on_broken="quarantine"))
+    theirs = pairs(visits.by_spark("inner", "10 minutes"))
+    both = {(1, 2): 1, (3, 2): 1, (40, 41): 1}
+    assert ours == both | {(30, 31): 1}
+    assert theirs == both | {(10, 11): 1}
+    aside = wm.quarantine(visits.spark, visits.path / "state").select("left.click").collect()
+    assert sorted(row.click for row in aside) == [10, 20]
+
+
+@pytest.mark.slow
+def test_one_stream_that_is_behind_holds_sparks_watermark_back_and_not_ours(visits: Visits) -> None:
+    """Spark has one watermark for a query, the least of its streams; a promise is about one."""
+    visits.arrive(0, clicks((9, 100, 1)), views((9, 10, 2)))
+    visits.arrive(1, clicks((9, 100, 3)), views((9, 10, 4)))
+    visits.arrive(2, clicks((1, 20, 10)), views((1, 20, 11)))
+    ours = pairs(visits.run(delays=("10 minutes", "10 minutes"), on_broken="quarantine"))
+    assert not ours
+    assert pairs(visits.by_spark("inner", "10 minutes")) == {(10, 11): 1}
+    aside = wm.quarantine(visits.spark, visits.path / "state").select("left.click").collect()
+    assert [row.click for row in aside] == [10]
