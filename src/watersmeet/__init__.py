@@ -18,7 +18,7 @@ __all__ = [
     "enrich", "errors", "explain_stream", "join", "join_many", "join_many_streams", "join_streams",
     "local", "ordered", "overlaps", "plan_enrich", "postgres", "punctuated", "quarantine",
     "session", "stddev", "stddev_pop", "stream_error", "stream_metrics", "sum", "unique", "var_pop",
-    "variance", "watermark", "within",
+    "variance", "watermark", "within", "xml_stream", "xml_table",
 ]  # fmt: skip
 
 # What needs Spark, and the module it comes from.
@@ -35,6 +35,8 @@ _SPARK = {
     "session": "watersmeet.spark.session",
     "stream_error": "watersmeet.spark.microbatches.failure",
     "stream_metrics": "watersmeet.spark.microbatches.metrics",
+    "xml_stream": "watersmeet.spark.xml_files",
+    "xml_table": "watersmeet.spark.xml_files",
 }
 
 # How aggregates are written, with Spark or without.
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from watersmeet.spark.streams.many import join_many_streams
     from watersmeet.spark.tables.join import join
     from watersmeet.spark.tables.many import join_many
+    from watersmeet.spark.xml_files import xml_stream, xml_table
 
     __version__: str
 else:

@@ -46,8 +46,8 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     (
-        waves, asked, close, explained, many, estimated, first, streamed, ended, many_streamed,
-        enriched, advised, counted, batches, in_words, error,
+        waves, asked, close, explained, many, estimated, first, streamed, ended, elements,
+        many_streamed, enriched, advised, counted, batches, in_words, error,
     ) = ran.stdout.split(f"{BETWEEN}\n")  # fmt: skip
     shown = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert in_outline(waves) == in_outline(shown[0])
@@ -62,14 +62,15 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     assert first == shown[6]
     assert streamed == shown[7]
     assert ended == ""
-    assert many_streamed == shown[8]
-    assert enriched == shown[9]
+    assert elements == shown[8]
+    assert many_streamed == shown[9]
+    assert enriched == shown[10]
     assert advised == "nothing to set\n"
-    assert counted.splitlines()[:2] == shown[10].splitlines()[:2]
-    assert in_outline(batches) == in_outline(shown[11])
+    assert counted.splitlines()[:2] == shown[11].splitlines()[:2]
+    assert in_outline(batches) == in_outline(shown[12])
     # Where a line ends depends on its numbers.
     facts = re.compile(r"^[a-z]+", re.MULTILINE)
-    assert facts.findall(in_words) == facts.findall(shown[12])
+    assert facts.findall(in_words) == facts.findall(shown[13])
     assert "200,000 stream rows so far; 0 wait for the scan now" in in_words
     assert error == ""
     assert not list(tmp_path.glob("watersmeet-*"))

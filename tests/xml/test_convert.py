@@ -201,7 +201,8 @@ def test_what_cannot_be_meant_is_refused(asked: dict[str, Any], says: str) -> No
     "columns",
     [
         {"sno": "binary"},
-        pa.schema([("sno", pa.struct([("a", pa.int8())]))]),
+        pa.schema([("sno", pa.list_(pa.struct([("a", pa.int8())])))]),
+        pa.schema([("@sno", pa.struct([("a", pa.int8())]))]),
         {"sno": "int64", "is_punctuation": "int64"},
         {"sno": "int64", "_corrupt_record": "int64"},
     ],

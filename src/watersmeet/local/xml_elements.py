@@ -37,7 +37,8 @@ def xml(
         A `pyarrow.Schema`, or types by name: `{"sno": "int64", "@id": "string"}`. A name is the
         path of the value below the row: `sno` is the text of an element, `place/city` of one in
         another, `@id` an attribute, `.` the text of the row itself. What is not there is null.
-        A list has the values of all elements of a name; other types that of the last one.
+        A list has the values of all elements of a name; other types that of the last one. A struct
+        has the elements that are in one.
     mode
         What to do with a malformed element: PERMISSIVE makes a row of it whose only value is its
         text, in the column `_corrupt_record`; DROPMALFORMED leaves it out; FAILFAST ends the

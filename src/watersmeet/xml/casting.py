@@ -182,10 +182,10 @@ def _decimal(text: str, precision: int, scale: int) -> Decimal:
 
 
 def _date(text: str) -> date:
-    parsed = _DATE.fullmatch(text)
-    if parsed is None:
+    # Months and days may be left out of timestamps only.
+    if not re.fullmatch(_DATES, text):
         raise ValueError
-    return date(int(parsed[1]), int(parsed[2] or 1), int(parsed[3] or 1))
+    return date.fromisoformat(text)
 
 
 def _timestamp(text: str, kind: pa.DataType, zone: str) -> int:
@@ -193,7 +193,7 @@ def _timestamp(text: str, kind: pa.DataType, zone: str) -> int:
     parsed = _DATE.fullmatch(text)
     if parsed is None:
         raise ValueError
-    value = datetime.combine(_date(text), datetime.min.time())
+    value = datetime(int(parsed[1]), int(parsed[2] or 1), int(parsed[3] or 1))
     where: tzinfo | None = None
     if parsed[4] is not None:
         time = _TIME.fullmatch(parsed[4])
@@ -206,17 +206,18 @@ def _timestamp(text: str, kind: pa.DataType, zone: str) -> int:
             second=int(time[3] or 0),
             microsecond=micros,
         )
-        where = None if time[5] is None else _zone(time[5])
+        where = None if time[5] is None else zone_of(time[5])
     if kind.tz is None:
         if where is not None:
             raise ValueError
     else:
-        offset = value.replace(tzinfo=where or _zone(zone)).utcoffset()
+        offset = value.replace(tzinfo=where or zone_of(zone)).utcoffset()
         value -= offset or timedelta()
     return (value - _EPOCH) // timedelta(microseconds=1) // _UNITS[kind.unit]
 
 
-def _zone(name: str) -> tzinfo:
+def zone_of(name: str) -> tzinfo:
+    """The time zone of a name, or of an offset such as +01:00. Raises ValueError."""
     if name in ("Z", "UTC", "GMT"):
         return UTC
     if offset := _OFFSET.fullmatch(name):

@@ -55,7 +55,7 @@ class Found:
 class _Node:
     """An element below a row that has a cell, or has elements or attributes that have one."""
 
-    __slots__ = ("attributes", "cell", "children", "parent", "repeats")
+    __slots__ = ("attributes", "below", "cell", "children", "parent", "repeats")
 
     def __init__(self, parent: _Node | None) -> None:
         self.parent = parent
@@ -63,6 +63,8 @@ class _Node:
         self.attributes: dict[str, tuple[int, bool]] = {}
         self.cell = -1
         self.repeats = False
+        self.below: tuple[int, ...] = ()
+        """If it has a cell itself: all cells below it, which are those of the last such element."""
 
 
 def _tree(paths: Sequence[Path]) -> _Node:
@@ -76,7 +78,20 @@ def _tree(paths: Sequence[Path]) -> _Node:
         else:
             leaf = node if last == "." else node.children.setdefault(last, _Node(node))
             leaf.cell, leaf.repeats = cell, repeats
+    for child in top.children.values():
+        _note_below(child)
     return top
+
+
+def _note_below(node: _Node) -> list[int]:
+    """All cells of an element and below it."""
+    cells = [cell for cell, _ in node.attributes.values()]
+    for child in node.children.values():
+        cells += _note_below(child)
+    if node.cell < 0:
+        return cells
+    node.below = tuple(cells)
+    return [*cells, node.cell]
 
 
 class RowFinder:
@@ -130,6 +145,8 @@ class RowFinder:
                 child = None if strange else node.children.get(name)
                 if child is not None:
                     node = child
+                    for cell in child.below:
+                        cells[cell] = None
                     if attributes:
                         note_attributes(child, attributes)
                 else:

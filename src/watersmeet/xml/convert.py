@@ -5,24 +5,22 @@ There is a Python step for each tag, in expat's calls; values are cast by the co
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from watersmeet.errors import MalformedInput
-from watersmeet.xml.casting import SPACE, Cast, cast, is_text
+from watersmeet.xml.casting import SPACE, Cast, cast
 from watersmeet.xml.cells import Found
 from watersmeet.xml.decoding import Decoder, Undecodable
 from watersmeet.xml.elements import Elements
 from watersmeet.xml.limits import Refused
-from watersmeet.xml.shape import Column, Shape
+from watersmeet.xml.patterns import ends_of, is_special, members_of, spread, the_one
+from watersmeet.xml.shape import Column, Shape, nested
 
-ANYTHING = "*"
-_SET = re.compile(r"\{(.*)\}", re.DOTALL)
-_RANGE = re.compile(r"\[([^,]*),([^,]*)\]", re.DOTALL)
 _MEND = "Mend the stream where it is written."
 _ANY_MODE = f'{_MEND} With mode="PERMISSIVE" or "DROPMALFORMED" reading goes on behind it.'
 
@@ -59,6 +57,25 @@ class Convert:
             yield from self._chunk(b"", last=True)
             self._check_end()
 
+    def batches_of_file(self, chunks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        """The rows of a file that is one of many.
+
+        The others are read, whatever is wrong with this one: the mode says what becomes of the
+        rest of a file behind the place where it is cut off or refused, as of a malformed element.
+        """
+        try:
+            yield from self.batches(chunks)
+        except MalformedInput as error:
+            if self._shape.mode == "FAILFAST":
+                raise
+            self.malformed += 1
+            if self._shape.corrupt is not None:
+                text = self._elements.rest().strip(SPACE) or error.cause
+                arrays = {self._shape.corrupt: pa.array([text], pa.string())}
+                if self._shape.marker is not None:
+                    arrays[self._shape.marker] = pa.array([False])
+                yield self._put_together(arrays, 1)
+
     def _chunk(self, chunk: bytes, *, last: bool = False) -> Iterator[pa.RecordBatch]:
         text, undecodable = self._decoder.decode(chunk, last=last)
         failure: MalformedInput | None = None
@@ -70,7 +87,7 @@ class Convert:
             failure = self._not_decoded(undecodable)
         batch, first_failure = self._batch(self._elements.take())
         self._elements.forget()
-        if len(batch):
+        if batch is not None and len(batch):
             yield batch
         del batch
         if (earliest := first_failure or failure) is not None:
@@ -78,7 +95,7 @@ class Convert:
 
     # -- Rows.
 
-    def _batch(self, found: Found) -> tuple[pa.RecordBatch, MalformedInput | None]:
+    def _batch(self, found: Found) -> tuple[pa.RecordBatch | None, MalformedInput | None]:
         """The rows as a batch, as far as the mode lets them come, and the error behind them."""
         shape = self._shape
         texts = self._with_malformed(found)
@@ -86,7 +103,7 @@ class Convert:
             _drop_markers(found, texts)
         count = len(found.rows)
         if not count:
-            return pa.RecordBatch.from_pylist([], schema=shape.schema), None
+            return None, None
         is_bad = np.zeros(count, bool)
         is_bad[list(found.wrong)] = True
         arrays: dict[str, pa.Array] = {}
@@ -132,13 +149,13 @@ class Convert:
         for number in markers:
             cell = cells[number]
             text = cell[0] if isinstance(cell, list) and len(cell) == 1 else cell
-            if isinstance(text, str) and (how is not None or _is_special(text, column.kind)):
+            if isinstance(text, str) and (how is not None or is_special(text, column.kind)):
                 patterns[number], cells[number] = text.strip(SPACE), None
         made = {column.name: self._cast(cells, column.kind)}
         if not patterns and how is None:
             return made
-        read = _one if how is None else _members if isinstance(how, str) else _ends
-        said, bad = _spread(patterns, read, len(cells))
+        read = the_one if how is None else members_of if isinstance(how, str) else ends_of
+        said, bad = spread(patterns, read, len(cells))
         if isinstance(how, str):
             made[how] = self._cast(said, pa.list_(column.kind))
         elif how is not None:
@@ -205,15 +222,9 @@ class Convert:
         return self._put_together(arrays, count), None
 
     def _put_together(self, arrays: dict[str, pa.Array], count: int) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(
-            [
-                arrays[field.name].cast(field.type)
-                if field.name in arrays
-                else pa.nulls(count, field.type)
-                for field in self._shape.schema
-            ],
-            schema=self._shape.schema,
-        )
+        schema = self._shape.schema
+        made = [_assembled(field.name, field.type, arrays, count) for field in schema]
+        return pa.RecordBatch.from_arrays(made, schema=schema)
 
     def _failure(self, found: Found, number: int, columns: list[str]) -> MalformedInput:
         place = found.begins[number]
@@ -257,6 +268,17 @@ class Convert:
         )  # fmt: skip
 
 
+def _assembled(name: str, kind: pa.DataType, arrays: dict[str, pa.Array], count: int) -> pa.Array:
+    """A column, or a field of one that is a struct."""
+    if name not in arrays:
+        return pa.nulls(count, kind)
+    if not pa.types.is_struct(kind):
+        return arrays[name].cast(kind)
+    fields = list(kind)
+    parts = [_assembled(nested(name, each.name), each.type, arrays, count) for each in fields]
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=pc.is_null(arrays[name]))
+
+
 def _drop_markers(found: Found, texts: dict[int, str]) -> None:
     """Nobody asks for punctuations."""
     kept = [number for number, is_marker in enumerate(found.markers) if not is_marker]
@@ -268,58 +290,3 @@ def _drop_markers(found: Found, texts: dict[int, str]) -> None:
     moved = {new[number]: text for number, text in texts.items()}
     texts.clear()
     texts.update(moved)
-
-
-def _is_special(text: str, kind: pa.DataType) -> bool:
-    """Whether a text of a punctuation is no value. Null stands for anything, so a number without
-    digits must not become null."""
-    text = text.strip(SPACE)
-    return text == ANYTHING or not (text or is_text(kind) or pa.types.is_list(kind))
-
-
-def _spread(
-    patterns: dict[int, str], read: Callable[[str], list[str | None] | None], count: int
-) -> tuple[list[list[str | None] | None], np.ndarray[Any, Any]]:
-    """For each row what its pattern says, if it has one; and which texts are no patterns."""
-    made: list[list[str | None] | None] = [None] * count
-    bad = np.zeros(count, bool)
-    for number, text in patterns.items():
-        try:
-            made[number] = None if text == ANYTHING else read(text)
-        except ValueError:
-            bad[number] = True
-    return made, bad
-
-
-def _members(text: str) -> list[str | None]:
-    """The members of a set; a value alone is a set of one.
-
-    >>> _members("{1, 2}"), _members("3")
-    (['1', '2'], ['3'])
-    """
-    members = _SET.fullmatch(text)
-    if members is None:
-        return _one(text)
-    found = [member.strip(SPACE) for member in members[1].split(",")]
-    if not all(found):
-        raise ValueError(text)
-    return list(found)
-
-
-def _ends(text: str) -> list[str | None]:
-    """The first and the last value of a range; a value alone is a range of one.
-
-    >>> _ends("[1, 5]"), _ends("[1, *]"), _ends("3")
-    (['1', '5'], ['1', None], ['3', '3'])
-    """
-    ends = _RANGE.fullmatch(text)
-    if ends is None:
-        return 2 * _one(text)
-    found = [end.strip(SPACE) for end in ends.groups()]
-    return [None if end in ("", ANYTHING) else end for end in found]
-
-
-def _one(text: str) -> list[str | None]:
-    if not text or text[0] in "{[" or text[-1] in "}]":
-        raise ValueError(text)
-    return [text]

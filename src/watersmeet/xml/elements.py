@@ -160,6 +160,10 @@ class Elements:
             return text[: whole.end() if whole else None].decode()
         return text[: text.find(b">", end - begin) + 1].decode()
 
+    def rest(self) -> str:
+        """The text that is part of no row that was found, as far as a row's may be long."""
+        return self._buffer[: self._limits.row_bytes].decode(errors="replace")
+
     # -- What is malformed.
 
     def _give_up(self, reason: str, place: int) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from watersmeet.errors import InvalidArgument, SchemaError
-from watersmeet.xml.casting import is_castable, is_text
+from watersmeet.xml.casting import is_castable, is_text, zone_of
 from watersmeet.xml.cells import Path
 from watersmeet.xml.elements import ROOT
 from watersmeet.xml.limits import Limits
@@ -33,7 +32,10 @@ Pattern = str | tuple[str, str]
 
 @dataclass(frozen=True)
 class Column:
-    """A column whose values are texts of the stream."""
+    """A column whose values are texts of the stream, or a field of a column that is a struct.
+
+    A struct itself is a column of texts, too: where they are null, the element is not there.
+    """
 
     name: str
     kind: pa.DataType
@@ -68,13 +70,8 @@ def make_shape(
     row_bytes: int = Limits.row_bytes,
     zone: str = "UTC",
     corrupt: str = CORRUPT,
-    complete: bool = False,
 ) -> Shape:
-    """Check what a user says, and complete the schema by the columns that go without saying.
-
-    With `complete` the schema is complete as it is: without a column for them there are neither
-    punctuations nor corrupt records in the result, as it is with Spark's own readers.
-    """
+    """Check what a user says, and complete the schema by the columns that go without saying."""
     if not isinstance(row, str) or not _ROW.fullmatch(row) or row == ROOT:
         raise InvalidArgument(
             f"row={row!r} is no name of an element.",
@@ -89,7 +86,7 @@ def make_shape(
             f"row_bytes={row_bytes!r} is no size.", remedy="Give a number of bytes."
         )
     _check_zone(zone)
-    fields = {field.name: field.type for field in _schema(columns)}
+    fields = {field.name: _nullable(field.type) for field in as_schema(columns)}
     if marker is not None and (not isinstance(marker, str) or not marker):
         raise InvalidArgument(
             f"marker={marker!r} is no name of a column.",
@@ -110,15 +107,6 @@ def make_shape(
                 remedy=f"Declare it as {kind}, or rename one of the two.",
             )
     own = {name: kind for name, kind in fields.items() if name not in extra}
-    if complete:
-        missing = [name for name in _of_patterns(patterns, own) if name not in fields]
-        if missing:
-            raise SchemaError(
-                f"The schema has no column {missing[0]!r}, which patterns name.",
-                remedy=f"Add it, as {extra[missing[0]]}.",
-            )
-        marker = marker if marker in fields else None
-        extra = {}
     kinds = {**fields, **{name: kind for name, kind in extra.items() if name not in fields}}
     return Shape(
         row,
@@ -135,14 +123,15 @@ def make_shape(
 
 def _check_zone(zone: str) -> None:
     try:
-        ZoneInfo(zone)
-    except (ValueError, OSError, KeyError, TypeError) as error:
+        zone_of(zone)
+    except (ValueError, TypeError) as error:
         raise InvalidArgument(
             f"{zone!r} is no time zone that is known.", remedy='Give one like "Europe/Berlin".'
         ) from error
 
 
-def _schema(columns: Any) -> pa.Schema:
+def as_schema(columns: Any) -> pa.Schema:
+    """What a user says about columns, as a schema of Arrow's."""
     try:
         if isinstance(columns, pa.Schema):
             schema = columns
@@ -174,32 +163,56 @@ def _columns(fields: Mapping[str, pa.DataType], paths: Mapping[str, str]) -> tup
                 remedy=f"The columns are {', '.join(fields)}.",
             )
     found: dict[str, str] = {}
-    made = []
+    made: dict[str, Column] = {}
     for name, kind in fields.items():
-        steps = paths.get(name, name)
-        if not isinstance(steps, str) or not _STEPS.fullmatch(steps):
-            raise InvalidArgument(
-                f"Column {name!r} cannot be found under {steps!r}.",
-                remedy="A path is the name of an element (sno), of one below it (place/city), of "
-                'an attribute (@id, place/@id), or "." for the text of the row itself; give '
-                'paths={"column": "path"} for a column with another name.',
-            )
-        if steps in found:
-            raise InvalidArgument(
-                f"Columns {found[steps]!r} and {name!r} are both {steps!r}.",
-                remedy="Give a path once, and copy the column afterwards.",
-            )
-        found[steps] = name
-        repeats = bool(pt.is_list(kind))
-        if not is_castable(kind.value_type if repeats else kind):
-            raise SchemaError(
-                f"Column {name!r} is {kind}, which no text is cast to.",
-                remedy="Declare it as boolean, integer, double, decimal, date, timestamp or "
-                "string, or as a list of these for elements that repeat; give a column for each "
-                "value of a nested element (place/city).",
-            )
-        made.append(Column(name, kind, Path(steps, repeats)))
-    return tuple(made)
+        for column in _parts(name, kind, paths.get(name, name)):
+            steps = column.path.steps
+            if steps in found or column.name in made:
+                raise InvalidArgument(
+                    f"Columns {found.get(steps, column.name)!r} and {column.name!r} are both "
+                    f"{steps!r}.",
+                    remedy="Give a path once, and copy the column afterwards.",
+                )
+            found[steps] = column.name
+            made[column.name] = column
+    return tuple(made.values())
+
+
+def _parts(name: str, kind: pa.DataType, steps: Any) -> Iterator[Column]:
+    """A column, and the fields of a struct behind it."""
+    if not isinstance(steps, str) or not _STEPS.fullmatch(steps):
+        raise InvalidArgument(
+            f"Column {name!r} cannot be found under {steps!r}.",
+            remedy="A path is the name of an element (sno), of one below it (place/city), of "
+            'an attribute (@id, place/@id), or "." for the text of the row itself; give '
+            'paths={"column": "path"} for a column with another name.',
+        )
+    if pt.is_struct(kind) and "@" not in steps and steps != ".":
+        yield Column(name, pa.string(), Path(steps))
+        for field in kind:
+            yield from _parts(nested(name, field.name), field.type, f"{steps}/{field.name}")
+        return
+    repeats = bool(pt.is_list(kind))
+    if not is_castable(kind.value_type if repeats else kind):
+        raise SchemaError(
+            f"Column {name!r} is {kind}, which no text is cast to.",
+            remedy="Declare it as boolean, integer, double, decimal, date, timestamp or "
+            "string, as a list of these for elements that repeat, or as a struct of all of them "
+            "for an element that has others inside.",
+        )
+    yield Column(name, kind, Path(steps, repeats))
+
+
+def nested(name: str, field: str) -> str:
+    """What a field of a struct is called among columns."""
+    return f"{name}/{field}"
+
+
+def _nullable(kind: pa.DataType) -> pa.DataType:
+    """The type with nulls everywhere: any element may lack any other."""
+    if pt.is_struct(kind):
+        return pa.struct([(field.name, _nullable(field.type)) for field in kind])
+    return pa.list_(_nullable(kind.value_type)) if pt.is_list(kind) else kind
 
 
 def _patterns(patterns: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Pattern]:
@@ -207,9 +220,13 @@ def _patterns(patterns: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[st
     made: dict[str, Pattern] = {}
     for name, how in patterns.items():
         pair = tuple(how) if isinstance(how, list | tuple) else how
-        if name not in fields or not (
-            isinstance(pair, str)
-            or (len(pair) == 2 and all(isinstance(each, str) for each in pair))
+        if (
+            name not in fields
+            or pt.is_struct(fields[name])
+            or not (
+                isinstance(pair, str)
+                or (len(pair) == 2 and all(isinstance(each, str) for each in pair))
+            )
         ):
             raise InvalidArgument(
                 f"patterns={dict(patterns)!r}: {name!r} is "

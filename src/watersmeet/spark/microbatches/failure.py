@@ -11,9 +11,10 @@ from typing import Any
 from pyspark import TaskContext
 
 from watersmeet import errors
-from watersmeet.errors import InvalidArgument, WatersmeetError
+from watersmeet.errors import InvalidArgument, MalformedInput, WatersmeetError
 
 _OURS = re.compile(r"watersmeet\.errors\.(\w+): (.*)")
+_PLACE = re.compile(r"at line ([\d,]+), column ([\d,]+)\.")
 
 
 @contextlib.contextmanager
@@ -58,4 +59,8 @@ def stream_error(query: Any) -> WatersmeetError | None:
     sentence = " ".join(found[2].split())
     Exception.__init__(error, sentence)
     error.cause, error.remedy = sentence, ""
+    if isinstance(error, MalformedInput):
+        place = _PLACE.search(sentence)
+        numbers = place.groups() if place else ("1", "1")
+        error.line, error.column = (int(number.replace(",", "")) for number in numbers)
     return error
