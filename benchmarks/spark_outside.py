@@ -114,22 +114,33 @@ class SparkProcess(Watched):
 
 
 def workers_of(java: int) -> list[int]:
-    """Below Spark's Java process are Python daemons, and what those have forked."""
-    children = _children()
-    return [worker for daemon in children[java] for worker in children[daemon]]
+    """Below Spark's Java process are Python daemons, each the head of a process group: in it are
+    the workers that it has forked, and the homes of instances that those have forked."""
+    daemons = _children()[java]
+    groups = _by_field(_GROUP)
+    return [each for daemon in daemons for each in groups[daemon] if each != daemon]
+
+
+# After the name in /proc/PID/stat.
+_PARENT, _GROUP = 1, 2
 
 
 def _children() -> dict[int, list[int]]:
-    children: dict[int, list[int]] = defaultdict(list)
+    return _by_field(_PARENT)
+
+
+def _by_field(field: int) -> dict[int, list[int]]:
+    """All processes by a number that the kernel tells of each."""
+    found: dict[int, list[int]] = defaultdict(list)
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
-                # The name in parentheses may hold anything; the parent is two fields on.
-                parent = int((process / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                # The name in parentheses may hold anything.
+                told = (process / "stat").read_text().rsplit(")", 1)[1].split()
             except OSError:
                 continue
-            children[parent].append(int(process.name))
-    return children
+            found[int(told[field])].append(int(process.name))
+    return found
 
 
 def held(process: int) -> dict[str, int]:

@@ -52,6 +52,11 @@ def kept(key: Key, make: Callable[[], Kept]) -> Kept:
     return found
 
 
+def clear() -> None:
+    """Close what is kept."""
+    take(("", 0, 0))
+
+
 def _close(operator: Any) -> None:
     if isinstance(operator, Closable):
         operator.close()

@@ -14,6 +14,7 @@ from unittest import mock
 import pyarrow as pa
 
 from watersmeet.spark.microbatches import host
+from watersmeet.spark.microbatches.hosted import Hosted
 from watersmeet.spark.microbatches.state import InstanceState
 from watersmeet.spark.microbatches.task import Task
 from watersmeet.spark.streams.plan import StreamPlan
@@ -23,9 +24,11 @@ from watersmeet.spark.streams.plan import StreamPlan
 class Fault:
     """`what` happens at `where` in batch `batch` of instance `instance`, the first time only.
 
-    where: `rows` when the first rows have come, `files` when a file of the state has been put,
-    `before` and `after` the commit of the version, `emit` when the first rows have gone out.
-    what: `raise` fails the task, `worker` kills its process, a number kills that process group too.
+    where: `rows` when the first rows have come to the worker, `home` when they have come to the
+    instance's home, `files` when a file of the state has been put, `before` and `after` the commit
+    of the version, `emit` when the first rows have gone out.
+    what: `raise` fails the task, `worker` kills the process in which it happens, a number kills
+    that process group too.
     """
 
     where: str
@@ -38,12 +41,17 @@ class Fault:
         if not self.is_due():
             yield from host.run_batch(plan, batches)
             return
+        came = self._watched(batches) if self.where == "rows" else batches
+        for number, rows in enumerate(host.run_batch(plan, came, attempt=self.take_in)):
+            yield rows
+            if number == 0 and self.where == "emit":
+                self.strike()
+
+    def take_in(self, plan: Hosted, task: Task, batches: Iterator[pa.RecordBatch]) -> Any:
+        """In the home of the instance, which may be another process than the worker."""
         with self._in_state():
-            came = self._watched(batches) if self.where == "rows" else batches
-            for number, rows in enumerate(host.run_batch(plan, came)):
-                yield rows
-                if number == 0 and self.where == "emit":
-                    self.strike()
+            came = self._watched(batches) if self.where == "home" else batches
+            return host.take_in(plan, task, came)
 
     def is_due(self) -> bool:
         task = Task.current()
@@ -67,7 +75,7 @@ class Fault:
 
     @contextlib.contextmanager
     def _in_state(self) -> Iterator[None]:
-        """Workers are used again, so they are left as they were."""
+        """Homes are used again, so they are left as they were."""
         put, commit = InstanceState.put, InstanceState.commit
 
         def put_and_strike(state: InstanceState, path: Path) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.spark.streams.running import Streams
 
 HERE = Path(__file__).parents[3]
-PLACES = ["rows", "files", "before", "after", "emit"]
+PLACES = ["rows", "home", "files", "before", "after", "emit"]
 
 
 def start_driver(streams: Streams, where: str, case: str = "plain") -> subprocess.Popen[str]:

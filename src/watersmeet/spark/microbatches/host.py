@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow as pa
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.tuning import Tuning
 from watersmeet.spark import cache
+from watersmeet.spark.homes import at_home
 from watersmeet.spark.microbatches.arrivals import Arrivals
 from watersmeet.spark.microbatches.contents import Contents
 from watersmeet.spark.microbatches.failure import in_one_sentence
@@ -53,7 +54,24 @@ class Live:
         self.claim.close()
 
 
-def run_batch(plan: Hosted, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+Attempt = Callable[[Hosted, Task, Iterator[pa.RecordBatch]], Manifest]
+
+
+def take_in(plan: Hosted, task: Task, batches: Iterator[pa.RecordBatch]) -> Manifest:
+    """Take in a batch of one instance and commit it; runs where its operator is."""
+    state = plan.state.instance(task.instance)
+    done = state.read(task.batch)
+    if done is not None:
+        # Another attempt was at home meanwhile. This one's rows are the same.
+        for _ in batches:
+            pass
+        return done
+    return BatchRun(plan, task, identity=plan.identity(task.query), state=state).run(batches)
+
+
+def run_batch(
+    plan: Hosted, batches: Iterator[pa.RecordBatch], *, attempt: Attempt = take_in
+) -> Iterator[pa.RecordBatch]:
     """The rows that this batch adds to the result of one instance."""
     with in_one_sentence():
         task = Task.current()
@@ -63,7 +81,8 @@ def run_batch(plan: Hosted, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
         state = plan.state.instance(task.instance)
         done = state.read(task.batch)
         if done is None:
-            done = BatchRun(plan, task, identity=identity, state=state).run(batches)
+            name = task.home if plan.homes else None
+            done = at_home(name, attempt, plan, task, batches=batches)
         else:
             identity.check(done)
             _check_again(task, done, state)

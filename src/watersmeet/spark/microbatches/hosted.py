@@ -38,6 +38,12 @@ class Hosted(Protocol):
         ...
 
     @property
+    def homes(self) -> bool:
+        """Whether every instance has a home (watersmeet/spark/homes.py): not where there are more
+        of them than tasks at a time on a machine, because all homes hold memory all the time."""
+        ...
+
+    @property
     def page_bytes(self) -> int:
         """Bytes of a page, which the costs of reading are measured for."""
         ...

@@ -57,6 +57,11 @@ class Task:
             "that follows it, and begin anew with an empty state and a new checkpoint.",
         )
 
+    @property
+    def home(self) -> str:
+        """What the home of the instance is called."""
+        return f"{self.query} {self.instance}"
+
     def key(self, version: int) -> tuple[str, int, int]:
         return (self.query, self.instance, version)
 
