@@ -11,6 +11,16 @@ class WatersmeetError(Exception):
         self.cause = cause
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors travel between processes, with all that they know."""
+        return _arrived, (type(self), str(self), self.__dict__.copy())
+
+
+def _arrived(kind: type[WatersmeetError], text: str, known: dict[str, object]) -> WatersmeetError:
+    error = kind.__new__(kind, text)
+    error.__dict__.update(known)
+    return error
+
 
 class InvalidArgument(WatersmeetError, ValueError):
     """An argument cannot mean anything; found before any row is read."""

@@ -40,6 +40,8 @@ _PROCESS_NAME = b"watersmeet-home"
 _SET_NAME = 15  # PR_SET_NAME of prctl
 # Behind the last row: a worker that was killed has sent fewer rows, and not this.
 _END = b"E"
+_READY = b"!"
+_TRIES = 5
 
 _forked: list[int] = []
 
@@ -82,20 +84,20 @@ def _can_have_homes() -> bool:
 
 
 def _connected(name: str) -> socket.socket | None:
-    """A connection to the home of this name, which is begun if there is none."""
+    """A connection to the home of this name, which is begun if there is none. The home has said
+    that it listens: one that was about to end when it was called does not."""
     address = f"\0watersmeet {os.getuid()} {name}"
-    for _ in range(2):
+    for _ in range(_TRIES):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
+        with suppress(OSError):
             connection.connect(address)
-        except OSError:
-            connection.close()
-            if not _begun(address):
+            if not _is_mine(connection):
+                connection.close()
                 return None
-        else:
-            if _is_mine(connection):
+            if connection.recv(1) == _READY:
                 return connection
-            connection.close()
+        connection.close()
+        if not _begun(address):
             return None
     return None
 
@@ -130,14 +132,12 @@ def _reap() -> None:
 
 
 def _asked(connection: socket.socket, request: bytes, batches: Iterator[pa.RecordBatch]) -> Any:
-    with connection.makefile("wb") as sink, connection.makefile("rb") as source:
+    with connection.makefile("rb") as source:
         try:
-            sink.write(struct.pack("<q", len(request)))
-            sink.write(request)
+            connection.sendall(struct.pack("<q", len(request)) + request)
             for message in _messages(batches):
-                sink.write(message)
-            sink.write(_END)
-            sink.flush()
+                connection.sendall(message)
+            connection.sendall(_END)
         except (BrokenPipeError, ConnectionResetError):
             pass  # It says why, if it can.
         try:
@@ -179,7 +179,9 @@ def _live(listening: socket.socket) -> NoReturn:
             with connection:
                 connection.settimeout(None)
                 if _is_mine(connection):
-                    _serve(connection)
+                    with suppress(OSError):  # The worker may be gone.
+                        connection.sendall(_READY)
+                        _serve(connection)
         listening.close()
         cache.clear()
     finally:
@@ -202,15 +204,13 @@ def _leave_the_worker(listening: socket.socket) -> None:
 
 
 def _serve(connection: socket.socket) -> None:
-    with connection.makefile("rb") as source, connection.makefile("wb") as sink:
+    with connection.makefile("rb") as source:
         try:
             work, arguments = cloudpickle.loads(_exactly(source, "<q"))
             answer = True, work(*arguments, _received(source))
         except Exception as error:  # Whatever it is, the worker raises it.
             answer = False, error
-        with suppress(OSError):  # The worker may be gone.
-            sink.write(_pickled(answer))
-            sink.flush()
+        connection.sendall(_pickled(answer))
 
 
 def _received(source: IO[bytes]) -> Iterator[pa.RecordBatch]:
