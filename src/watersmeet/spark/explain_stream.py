@@ -216,7 +216,7 @@ class _Explained:
         restored = self._sum("restored")
         again = (
             f"; {count_text(restored, 'time')} an instance was read from there {self._when}, "
-            "because its task had gone to another worker"
+            "because its process had ended, or its task had gone to another one"
             if restored
             else ""
         )

@@ -150,6 +150,7 @@ def enrich(
         state=directory,
         spill_dir=spill_dir_of(directory, spark),
         budget=budget_of(interval),
+        homes=count <= slots.tasks_a_machine,
     )
     if saved is not None:
         plan.identity(None).check(saved)

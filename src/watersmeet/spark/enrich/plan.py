@@ -37,6 +37,8 @@ class EnrichPlan:
     spill_dir: str | None
     budget: float
     """Seconds that one batch may spend on the scan, besides those that memory asks for."""
+    homes: bool = False
+    """Whether every instance has a home."""
 
     page_bytes = PAGE_BYTES
 

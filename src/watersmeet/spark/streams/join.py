@@ -214,6 +214,7 @@ def begin(
         budget=budget_of(interval),
         cube=cube,
         promised=promised,
+        homes=count <= slots.tasks_a_machine,
     )
     if saved is not None:
         plan.identity(None).check(saved)

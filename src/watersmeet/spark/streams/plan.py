@@ -56,6 +56,8 @@ class StreamPlan:
     cube: Cube | None = None
     """How the instances of a join of many streams are divided among its keys."""
     promised: Promised | None = None
+    homes: bool = False
+    """Whether every instance has a home."""
 
     @cached_property
     def join(self) -> JoinSchema:
