@@ -41,6 +41,7 @@ def test_workers_stay_inside_the_memory(spark: SparkSession, tmp_path: Path) -> 
     batches = wm.stream_metrics(tmp_path / "state")
     assert sum(batch["rows_spilled"] for batch in batches) > 30_000
     assert max(batch["memory_peak"] for batch in batches) <= MEMORY / 2
+    assert [batch["restored"] for batch in batches] == [0] * len(batches), "instances have homes"
     alive = {worker: peak for worker, peak in seen.peaks.items() if worker in workers(spark)}
     assert alive
     assert max(alive.values()) > MEMORY / 4, "so little that the measurement must be wrong"
