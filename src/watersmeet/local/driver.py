@@ -20,8 +20,10 @@ from watersmeet.operators.enriching import EnrichQuestion
 from watersmeet.operators.family import make_operator, make_promised
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.metrics import Metrics
+from watersmeet.operators.promised.join import PromisedJoin
 from watersmeet.operators.question import Question
 from watersmeet.operators.stage import Stage
+from watersmeet.promises.marked import MarkedOutput
 from watersmeet.rows.address import Matches
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
@@ -64,6 +66,8 @@ class Driver:
         """Seconds of silence after which an idle operator is called again; None: never."""
         self.operator: JoinOperator | None = None
         self.schema = schema
+        self._marked: MarkedOutput | None = None
+        self.markers_out = 0
         self.rows_read = [0] * len(sources)
         self.rows_out = 0
         self.stalls = 0
@@ -116,6 +120,18 @@ class Driver:
                 raise
         return self.schema
 
+    def marked(self) -> MarkedOutput | None:
+        """The result with its marker rows, as soon as the columns of the inputs are known; None if
+        it has none."""
+        if self._marked is None and self.promised is not None:
+            self._marked = self.promised.marked(self.columns())
+        return self._marked
+
+    def output(self) -> pa.Schema:
+        """The columns of the result."""
+        marked = self.marked()
+        return self.columns().output if marked is None else marked.schema
+
     def advance(self) -> pa.RecordBatch | None:
         """The next rows of the result; None when there are no more or the join was closed."""
         with self._driving:
@@ -134,6 +150,7 @@ class Driver:
     def _make(self, schema: JoinSchema) -> JoinOperator:
         """The operator, as soon as it can be made."""
         if self.promised is not None:
+            marked = self.marked()
             return make_promised(
                 self.question.algorithm,
                 schema,
@@ -143,6 +160,7 @@ class Driver:
                 on_broken=self.promised.on_broken,
                 purge=self.promised.purge,
                 set_aside=self.promised.quarantine,
+                passed_on=() if marked is None else marked.subjects,
             )
         return make_operator(
             self.question.algorithm, schema, memory=self.memory, spill=self.claim.area
@@ -156,15 +174,18 @@ class Driver:
             if news is None:
                 self.stalls += 1
                 yield from self._emit(operator.idle(self._inbox.has_news))
+                yield from self._pass_on(operator)
                 # Either there is news, or the operator has nothing left to do and can only wait.
                 news = self._inbox.take(self.patience)
             if isinstance(news, Failed):
                 yield from self._give_up(operator, news)
             elif news is not None:
                 yield from self._heed(operator, news)
+                yield from self._pass_on(operator)
             del news  # Or its batch would stay in memory while the next one is taken.
         yield from self._emit(operator.lend(0))
         yield from self._emit(operator.finish())
+        yield from self._pass_on(operator)
 
     def close(self) -> None:
         self._inbox.close()  # Wakes a thread that waits there, so that it releases the lock below.
@@ -211,10 +232,20 @@ class Driver:
             if len(matches):
                 batch = self.schema.materialise(matches)
                 self.rows_out += len(batch)
+                if self._marked is not None:
+                    batch = self._marked.rows(batch)
                 nbytes = batch.nbytes
                 yield batch
                 del batch
                 self._leftovers.passed(nbytes)
+
+    def _pass_on(self, operator: JoinOperator) -> Iterator[pa.RecordBatch]:
+        """Marker rows, after all rows of the result that they follow."""
+        if self._marked is not None and isinstance(operator, PromisedJoin):
+            markers = self._marked.markers(operator.pass_on())
+            if markers is not None:
+                self.markers_out += len(markers)
+                yield markers
 
     def _give_up(self, operator: JoinOperator, failed: Failed) -> Iterator[pa.RecordBatch]:
         """Deliver all results of the rows that have arrived, then raise the source's error."""

@@ -44,7 +44,14 @@ def _promises(driver: Driver) -> list[tuple[str, str]]:
     if isinstance(operator, PromisedJoin):
         heard, broken = operator.promises_heard, operator.broken
     dropped = dropped_words(metrics.rows_purged, metrics.dropped_on_arrival, broken)
-    return [*words, ("promises", f"{heard:,} so far; {dropped}")]
+    lines = [*words, ("promises", f"{heard:,} so far; {dropped}")]
+    marked = driver.marked()
+    if marked is not None:
+        read = f"wm.punctuated(..., when={marked.name!r}, pattern={marked.pattern!r})"
+        passed = f"{driver.markers_out:,} marker rows so far; a next join reads them by {read}"
+        lines.append(("passed on", passed))
+        lines += [("", f"not passed on: {each}") for each in marked.missing]
+    return lines
 
 
 def memory_words(driver: Driver, what: str) -> str:

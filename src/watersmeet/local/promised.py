@@ -15,6 +15,7 @@ from watersmeet.operators.family import check_promised
 from watersmeet.operators.promised.join import purged_after
 from watersmeet.promises.keeper import ON_BROKEN, Broken, PromiseKeeper
 from watersmeet.promises.kinds import PromiseOfValues
+from watersmeet.promises.marked import MarkedOutput
 from watersmeet.rows.on import key_names, name_of
 from watersmeet.rows.schema import JoinSchema
 
@@ -51,6 +52,8 @@ class Promised:
     on_broken: str
     purge: str | int
     quarantine: Quarantine | None
+    punctuations: str | None = None
+    """The column of the result that says which rows are marker rows; None for none."""
 
     @classmethod
     def parse(
@@ -60,6 +63,7 @@ class Promised:
         on_broken: str,
         quarantine_dir: str | Path | None,
         purge: str | int,
+        punctuations: str | None = None,
     ) -> Promised | None:
         """None if nothing is promised."""
         given = list(promises) if isinstance(promises, Sequence) else [promises]
@@ -74,6 +78,16 @@ class Promised:
                 remedy=f"Give one of {', '.join(map(repr, ON_BROKEN))}.",
             )
         purged_after(purge)
+        if punctuations is not None and not (isinstance(punctuations, str) and punctuations):
+            raise InvalidArgument(
+                f"punctuations={punctuations!r} is no column name.",
+                remedy='Name the column that is true for marker rows, as in "is_marker".',
+            )
+        if punctuations is not None and not given:
+            raise InvalidArgument(
+                f"punctuations={punctuations!r} asks for marker rows, and nothing is promised.",
+                remedy="Give `promises`, or leave `punctuations` out.",
+            )
         if (on_broken == "quarantine") != (quarantine_dir is not None):
             raise InvalidArgument(
                 f"on_broken={on_broken!r} with quarantine_dir={quarantine_dir!r}.",
@@ -87,7 +101,9 @@ class Promised:
                     remedy="Make it, or name another.",
                 )
             place = Quarantine(Path(quarantine_dir))
-        return cls(tuple(given), on_broken, purge, place) if given else None
+        if not given:
+            return None
+        return cls(tuple(given), on_broken, purge, place, punctuations)
 
     def algorithm(self, on: Any, algorithm: str) -> str:
         """What `auto` is for a join with promises."""
@@ -100,3 +116,10 @@ class Promised:
         check_promised(algorithm)
         if schema is not None:
             PromiseKeeper(schema, self.promises, on_broken=self.on_broken)
+            self.marked(schema)
+
+    def marked(self, schema: JoinSchema) -> MarkedOutput | None:
+        """The result with its marker rows; None if it has none."""
+        if self.punctuations is None:
+            return None
+        return MarkedOutput.of(schema, self.promises, self.punctuations)

@@ -45,6 +45,7 @@ def join(
     on_broken: str = "fail",
     quarantine_dir: str | Path | None = None,
     purge: str | int = "output_rate",
+    punctuations: str | None = None,
 ) -> LocalJoin:
     """Join two inputs while they are still arriving.
 
@@ -88,6 +89,10 @@ def join(
     purge
         When rows that may go are looked for: "memory" after each promise, "output_rate" after a
         hundred, or after as many as you say; and whenever memory is full or the inputs stall.
+    punctuations
+        The name of one more column of the result. It is true for marker rows, which say what the
+        result will not have any more, for a next join: `LocalJoin.pattern` is what
+        `wm.punctuated(..., pattern=)` is to be given there.
 
     Examples
     --------
@@ -98,7 +103,11 @@ def join(
     [{'item': 'pen', 'id': 1, 'price': 1.5}, {'item': 'cup', 'id': 2, 'price': 4.0}]
     """
     promised = Promised.parse(
-        promises, on_broken=on_broken, quarantine_dir=quarantine_dir, purge=purge
+        promises,
+        on_broken=on_broken,
+        quarantine_dir=quarantine_dir,
+        purge=purge,
+        punctuations=punctuations,
     )
     question = Question.parse(
         on,
@@ -209,7 +218,17 @@ class LocalJoin:
         if self._driver.schema is None:
             self._check_open()
         with self._ending():
-            return self._driver.columns().output
+            return self._driver.output()
+
+    @property
+    def pattern(self) -> dict[str, Any] | None:
+        """What marker rows of the result say of its columns, for `wm.punctuated` of a next join;
+        None if it has none. Waits for the first batch of an input that has no schema."""
+        if self._driver.schema is None:
+            self._check_open()
+        with self._ending():
+            marked = self._driver.marked()
+        return None if marked is None else marked.pattern
 
     @property
     def metrics(self) -> Metrics:
@@ -223,7 +242,7 @@ class LocalJoin:
     def read_all(self) -> pa.Table:
         """The rest of the result as one table; one without rows if all have been taken."""
         batches = list(self)
-        return pa.Table.from_batches(batches, schema=self._driver.columns().output)
+        return pa.Table.from_batches(batches, schema=self._driver.output())
 
     def close(self) -> None:
         """Stop the join, even if rows are still to come. May be called more than once."""

@@ -27,6 +27,8 @@ from watersmeet.operators.tree.join import TreeJoin, check_tree
 from watersmeet.operators.tuning import Tuning
 from watersmeet.promises.keeper import PromiseKeeper
 from watersmeet.promises.kinds import PromiseOfValues
+from watersmeet.promises.passing import Passing
+from watersmeet.promises.subjects import Subject
 from watersmeet.rows.predicates import EqualKeys, IntervalsOverlap, Predicate
 from watersmeet.rows.schema import MOST_INPUTS, JoinSchema
 from watersmeet.store.account import MemoryAccount
@@ -220,11 +222,13 @@ def make_promised(
     purge: str | int = "output_rate",
     set_aside: SetAside | None = None,
     ordered_batches: bool = True,
+    passed_on: Sequence[Subject] = (),
 ) -> PromisedJoin:
     """A new operator for the named algorithm, whose sources promise what they will not send.
 
     `on_broken` and `ordered_batches` are those of `PromiseKeeper`; `set_aside` is given rows that
     broke a promise. `purge` is "output_rate", "memory", or after how many promises to purge.
+    Promises about the subjects `passed_on` are passed on.
     """
     check_promised(name)
     check_predicates(name, schema)
@@ -237,7 +241,9 @@ def make_promised(
         clock=clock,
         **made_with(schema, promises, watched=keeper.watched, purge=purge, tuning=tuning),
     )
-    return PromisedJoin(inner, keeper, set_aside=set_aside)
+    assert isinstance(inner, ProgressiveJoin), "no other mechanism watches"
+    passing = Passing(passed_on) if passed_on else None
+    return PromisedJoin(inner, keeper, set_aside=set_aside, passing=passing)
 
 
 def check_promised(name: str) -> None:
@@ -264,6 +270,7 @@ def restore_promised(
     purge: str | int = "output_rate",
     set_aside: SetAside | None = None,
     ordered_batches: bool = True,
+    passed_on: Sequence[Subject] = (),
 ) -> PromisedJoin:
     """A join with promises that goes on from a saved state."""
     join = make_promised(
@@ -278,6 +285,7 @@ def restore_promised(
         purge=purge,
         set_aside=set_aside,
         ordered_batches=ordered_batches,
+        passed_on=passed_on,
     )
     try:
         join.load(area, manifest)

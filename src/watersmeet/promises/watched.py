@@ -185,3 +185,10 @@ def _named(schema: JoinSchema, side: Side, promises: Sequence[PromiseOfValues]) 
         elif promise.column is not None:
             named.add(promise.column)
     return named
+
+
+def axis_of(watched: Watched, number: int, side: Side) -> Axis:
+    """How values of a side become codes of a watched predicate that is about one column."""
+    axis = _axis(watched.schema, watched.predicates[number], side)
+    assert axis is not None, "the keys of several columns have no order"
+    return axis

@@ -22,6 +22,7 @@ from watersmeet.operators.progressive.arrival import ArrivalStage
 from watersmeet.operators.progressive.cleanup import CleanUp
 from watersmeet.operators.progressive.debt import memory_owes, owed_rows
 from watersmeet.operators.progressive.disk import DiskPartition
+from watersmeet.operators.progressive.kept import kept_codes
 from watersmeet.operators.progressive.purging import Purging
 from watersmeet.operators.progressive.reactive import ReactiveStage
 from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
@@ -30,7 +31,7 @@ from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.predicates import Predicate
-from watersmeet.rows.promises import Promise
+from watersmeet.rows.promises import Promise, Ranges
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.merging import merged_by_code
@@ -206,6 +207,16 @@ class ProgressiveJoin:
     def rows_kept(self) -> int:
         """Rows of both sides in memory and on disk."""
         return int(self.workspace.memory.rows.sum() + self.workspace.expected.on_disk.sum())
+
+    @property
+    def times_purged(self) -> tuple[int, int]:
+        """How often rows that may go were looked for, in memory and on disk, since the join was
+        made or restored."""
+        return self.workspace.watching.times_swept, self.purging.times_read
+
+    def kept_codes(self, side: Side, number: int, among: Ranges, *, read: bool) -> Ranges:
+        """Ranges that have all codes, of those `among`, that rows have which are kept of a side."""
+        return kept_codes(self.workspace, side, number, among, read=read)
 
     def _flush_all(self, reason: str) -> Iterator[Matches]:
         every = product(Side, range(self.workspace.tuning.partitions))

@@ -79,6 +79,8 @@ class Purging:
         """How many rows and promises had come when `tidy` was last called."""
         self._next_partition = 0
         """Where to go on reading runs."""
+        self.times_read = 0
+        """How often all runs have been read since the join was made or restored."""
         self.spent: Ranges | None = None
         """Codes that no row has and none will have. Promises about them are forgotten by the next
         save, which saves all rows in memory anew."""
@@ -227,6 +229,7 @@ class Purging:
             self._next_partition += 1
             if self._next_partition == workspace.tuning.partitions:
                 self._next_partition, self._heard_before = 0, self._heard_at_start
+                self.times_read += 1
                 break
         for output in outputs:
             output.close()

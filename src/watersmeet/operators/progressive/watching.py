@@ -89,6 +89,8 @@ class Watching:
         self.swept = Promises()
         self.unswept = [0, 0]
         """How many promises about each side have come since the rows in memory were last swept."""
+        self.times_swept = 0
+        """How often the rows in memory have been swept since the join was made or restored."""
         self.heard = 0
         """How many promises have come, and how often a row that had no partner to come was kept,
         because it might have partners on disk."""
@@ -112,6 +114,7 @@ class Watching:
     def sweep_is_done(self) -> None:
         """All rows in memory that may go because of what was promised so far have gone."""
         self.swept, self.unswept = self.promises.copy_of_ranges(), [0, 0]
+        self.times_swept += 1
 
     def forget(self, ranges: Ranges) -> None:
         """Forget promises of both sides about codes under the first predicate."""

@@ -10,21 +10,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
-from watersmeet.errors import InvalidArgument
+from watersmeet.errors import InvalidArgument, StateError
 from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.tuning import Tuning
 from watersmeet.promises.keeper import Broken, PromiseKeeper
 from watersmeet.promises.kinds import PromiseOfValues, Unique
+from watersmeet.promises.passing import Passed, Passing
 from watersmeet.promises.telling import has_unique_keys
 from watersmeet.promises.watched import Watched
 from watersmeet.rows.address import Matches
-from watersmeet.rows.promises import Promise
+from watersmeet.rows.promises import Promise, Ranges
 from watersmeet.rows.schema import JoinSchema
 
 # Runs are merged, and those on disk are looked at, after so many batches: a runtime whose inputs
@@ -37,6 +40,20 @@ _GOALS = {"memory": 1, "output_rate": _BATCH}
 SetAside = Callable[[Broken], None]
 
 
+class KeepsRows(JoinOperator, Protocol):
+    """A join that can tell which rows it keeps."""
+
+    @property
+    def times_purged(self) -> tuple[int, int]:
+        """How often rows that may go were looked for, in memory and on disk."""
+        ...
+
+    def kept_codes(self, side: Side, number: int, among: Ranges, *, read: bool) -> Ranges:
+        """Ranges that have all codes, of those `among`, that rows have which are kept of a side. If
+        `read` is false, what is on disk may be taken for more than it is."""
+        ...
+
+
 class PromisedJoin:
     """Another join, which is told the promises of its sources.
 
@@ -45,16 +62,26 @@ class PromisedJoin:
     """
 
     def __init__(
-        self, inner: JoinOperator, keeper: PromiseKeeper, *, set_aside: SetAside | None = None
+        self,
+        inner: KeepsRows,
+        keeper: PromiseKeeper,
+        *,
+        set_aside: SetAside | None = None,
+        passing: Passing | None = None,
     ) -> None:
-        """`set_aside` is given the rows that broke a promise."""
+        """`set_aside` is given the rows that broke a promise; `passing` finds what can be passed
+        on."""
         self.inner = inner
+        self.passing = passing
         self.keeper = keeper
         self.broken: Counter[str] = Counter()
         """How many rows broke which promise."""
         self.promises_heard = 0
         self._set_aside = set_aside
         self._untidy = 0
+        self._looked = (-1, -1)
+        """`times_purged` when it was last looked for promises that can be passed on."""
+        self._is_finished = False
 
     @property
     def metrics(self) -> Metrics:
@@ -81,6 +108,8 @@ class PromisedJoin:
 
     def punctuate(self, input: int, promise: Promise) -> Iterator[Matches]:
         self.promises_heard += 1
+        if self.passing is not None:
+            self.passing.hear(Side(input), promise)
         return self.inner.punctuate(input, promise)
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
@@ -93,7 +122,22 @@ class PromisedJoin:
         return self.inner.end(input)
 
     def finish(self) -> Iterator[Matches]:
-        return self.inner.finish()
+        yield from self.inner.finish()
+        self._is_finished = True
+
+    def pass_on(self) -> list[Passed]:
+        """Which promises may be passed on, after all results so far: to be called between other
+        calls, before `save`. It costs next to nothing unless rows that may go were looked for."""
+        passing, purged = self.passing, self.inner.times_purged
+        if passing is None or not passing.waits:
+            return []
+        if self._is_finished:
+            return passing.look(_nothing)
+        if purged == self._looked:
+            return []
+        read = purged[1] != self._looked[1]
+        self._looked = purged
+        return passing.look(partial(self.inner.kept_codes, read=read))
 
     def resize(self, limit: int) -> Iterator[Matches]:
         return self.inner.resize(limit)
@@ -114,6 +158,8 @@ class PromisedJoin:
             "broken": dict(self.broken),
             "heard": self.promises_heard,
         }
+        if self.passing is not None:
+            promised["passing"] = self.passing.save()
         return self.inner.save(area) | {"promised": promised}
 
     def load(self, area: StateArea, manifest: Manifest) -> None:
@@ -122,6 +168,13 @@ class PromisedJoin:
         self.inner.load(area, manifest)
         self.broken = Counter(saved["broken"])
         self.promises_heard = saved["heard"]
+        if self.passing is not None:
+            if "passing" not in saved:
+                raise StateError(
+                    "The state was saved by a join that passes no punctuations on.",
+                    remedy="Go on without `punctuations`, or begin with a new state.",
+                )
+            self.passing.load(saved["passing"])
 
     def close(self) -> None:
         self.inner.close()
@@ -142,6 +195,11 @@ def made_with(
         "watched": watched.predicates,
         "one_partner": sides_with_one_partner(schema, promises),
     }
+
+
+def _nothing(side: Side, number: int, among: Ranges) -> Ranges:
+    """What is kept when all is joined."""
+    return np.empty((0, 2), np.uint64)
 
 
 def sides_with_one_partner(
