@@ -25,6 +25,8 @@ PROMISES: list[PromiseOfValues] = [
     wm.unique("left", "sno"),
     wm.punctuated("right", "over", {"sno": "equal"}),
 ]
+MUTE = [wm.punctuated("right", "over", {"ipaddr": "equal"})]
+"""Nothing about a column of the join."""
 
 
 def test_the_example_of_the_paper(tmp_path: Path) -> None:
@@ -65,8 +67,30 @@ def test_an_interval_join_is_hashed_by_its_key() -> None:
         ("sno", {"on_broken": "ignore"}, "says nothing about rows"),
         ("sno", {"on_broken": "quarantine"}, "and a directory"),
         ("sno", {"promises": ["unique"]}, "are no promises"),
+        ("sno", {"punctuations": "keyword"}, "name of a column of the result already"),
+        ("sno", {"punctuations": ""}, "is no column name"),
+        ("sno", {"punctuations": "m", "promises": []}, "nothing is promised"),
+        ("sno", {"punctuations": "m", "promises": MUTE}, "which values come no more"),
     ],
 )
 def test_what_cannot_be_is_refused_at_the_call(on: Any, more: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument, match=words):
         wm.local.join(NEWS, READS, on, **{"promises": PROMISES} | more)
+
+
+def test_a_second_join_reads_the_marker_rows_of_the_first() -> None:
+    """Figure 4, and then who reads what beside the users' towns; the rows are those of two joins
+    without promises."""
+    first = wm.local.join(NEWS, READS.slice(0, 5), "sno", promises=PROMISES, punctuations="done")
+    assert first.schema.names == ["sno", "keyword", "ipaddr", "over", "done"]
+    assert first.pattern == {"sno": "equal"}
+    prices = pa.table({"sno": [79, 81, 82, 79], "price": [1, 2, 3, 4]})
+    told = [wm.punctuated("left", "done", first.pattern), wm.clustered("right", "sno")]
+    second = wm.local.join(first, prices.take([0, 3, 1, 2]), "sno", "full", promises=told)
+    rows = second.read_all().select(["sno", "ipaddr", "price"]).to_pylist()
+    assert sorted(map(str, (tuple(row.values()) for row in rows))) == sorted(
+        map(str, [(79, "a", 1), (79, "a", 4), (79, "c", 1), (79, "c", 4), (81, "b", 2),
+                  (80, "d", None), (82, None, 3)])
+    )  # fmt: skip
+    assert "marker rows so far; a next join reads them by" in " ".join(first.explain().split())
+    assert wm.local.join(NEWS, READS, "sno").pattern is None

@@ -210,7 +210,7 @@ class Player:
             said: dict[str, tuple[Any, Any]] = {}
             for name, how in self.marked.pattern.items():
                 low, high = (name, name) if how == "equal" else how
-                ends = tuple(None if end is None else row[end] for end in (low, high))
+                ends = (low and row[low], high and row[high])
                 if ends != (None, None):
                     said[name] = ends
             assert said, row
@@ -401,8 +401,8 @@ class Player:
             if len(names) > 1:
                 pairs = [(k, t) for k in range(-20, 21) for t in range(k - 4, k + 5)]
                 due = [each for each in pairs if self._is_done(each, shown, alone, kept)]
-                for values in due:
-                    assert self._was_said(dict(zip(names, values, strict=True))), (names, values)
+                for pair in due:
+                    assert self._was_said(dict(zip(names, pair, strict=True))), (names, pair)
                 continue
             (name,) = names
             values = [self._value(name.removesuffix("_right"), n) for n in domain]
