@@ -123,11 +123,12 @@ def test_the_page_about_promises_shows_what_it_prints(
     told = capsys.readouterr().out.split(f"{BETWEEN}\n")[:-1]
     text = page.read_text().partition(until)[0]
     shown = re.findall(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    first, explained, marked, close, unmatched, failed, aside = told
+    first, explained, marked, close, unmatched, failed, aside, passed, chained = told
     for printed, promised in zip(told, shown, strict=True):
         # Which input is read first decides the order of rows, and how many are kept for a while.
         assert sorted(in_outline(printed)) == sorted(in_outline(promised))
-    for place, printed in ((0, first), (4, unmatched), (5, failed), (6, aside)):
+    exact = {0: first, 4: unmatched, 5: failed, 6: aside, 7: passed, 8: chained}
+    for place, printed in exact.items():
         assert sorted(printed.splitlines()) == sorted(shown[place].splitlines())
     assert explained.startswith("left rows  bounded by punctuated")
     assert marked.splitlines()[0] == shown[2].splitlines()[0]

@@ -85,7 +85,10 @@ def test_a_second_join_reads_the_marker_rows_of_the_first() -> None:
     assert first.schema.names == ["sno", "keyword", "ipaddr", "over", "done"]
     assert first.pattern == {"sno": "equal"}
     prices = pa.table({"sno": [79, 81, 82, 79], "price": [1, 2, 3, 4]})
-    told = [wm.punctuated("left", "done", first.pattern), wm.clustered("right", "sno")]
+    told: list[PromiseOfValues] = [
+        wm.punctuated("left", "done", first.pattern),
+        wm.clustered("right", "sno"),
+    ]
     second = wm.local.join(first, prices.take([0, 3, 1, 2]), "sno", "full", promises=told)
     rows = second.read_all().select(["sno", "ipaddr", "price"]).to_pylist()
     assert sorted(map(str, (tuple(row.values()) for row in rows))) == sorted(
