@@ -73,8 +73,8 @@ class Passing:
     def hear(self, side: Side, promise: Promise) -> None:
         """Take note of a promise about a side. The rows before it may still be unjoined."""
         number = promise.predicate
-        if number not in self._numbers:
-            return
+        if number not in self._numbers or promise.keys is not None:
+            return  # Keys that are told by name cannot be read from their codes.
         ranges = promise.ranges
         if number == 0:  # Keys of several columns are passed on one by one.
             ranges = ranges[ranges[:, 0] == ranges[:, 1]]

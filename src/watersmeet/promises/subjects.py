@@ -25,7 +25,7 @@ from watersmeet.promises.kinds import (
     Punctuated,
     Unique,
 )
-from watersmeet.promises.rules import Telling
+from watersmeet.promises.telling import Telling
 from watersmeet.promises.watched import KeyOrder, Watched, axis_of
 from watersmeet.rows.band_codecs import FloatBand
 from watersmeet.rows.keys import CodeKeys
