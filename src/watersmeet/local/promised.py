@@ -15,7 +15,7 @@ from watersmeet.operators.family import check_promised
 from watersmeet.operators.promised.join import purged_after
 from watersmeet.promises.keeper import ON_BROKEN, Broken, PromiseKeeper
 from watersmeet.promises.kinds import PromiseOfValues
-from watersmeet.promises.marked import MarkedOutput
+from watersmeet.promises.marked import MarkedOutput, check_punctuations
 from watersmeet.rows.on import key_names, name_of
 from watersmeet.rows.schema import JoinSchema
 
@@ -78,16 +78,7 @@ class Promised:
                 remedy=f"Give one of {', '.join(map(repr, ON_BROKEN))}.",
             )
         purged_after(purge)
-        if punctuations is not None and not (isinstance(punctuations, str) and punctuations):
-            raise InvalidArgument(
-                f"punctuations={punctuations!r} is no column name.",
-                remedy='Name the column that is true for marker rows, as in "is_marker".',
-            )
-        if punctuations is not None and not given:
-            raise InvalidArgument(
-                f"punctuations={punctuations!r} asks for marker rows, and nothing is promised.",
-                remedy="Give `promises`, or leave `punctuations` out.",
-            )
+        check_punctuations(punctuations, promised=bool(given))
         if (on_broken == "quarantine") != (quarantine_dir is not None):
             raise InvalidArgument(
                 f"on_broken={on_broken!r} with quarantine_dir={quarantine_dir!r}.",

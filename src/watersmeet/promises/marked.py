@@ -24,6 +24,23 @@ from watersmeet.rows.promises import LAST_CODE, Ranges
 from watersmeet.rows.schema import JoinSchema
 
 
+def check_punctuations(name: Any, *, promised: bool) -> str | None:
+    """The argument `punctuations` of a join, or an error."""
+    if name is None:
+        return None
+    if not isinstance(name, str) or not name:
+        raise InvalidArgument(
+            f"punctuations={name!r} is no column name.",
+            remedy='Name the column that is true for marker rows, as in "is_marker".',
+        )
+    if not promised:
+        raise InvalidArgument(
+            f"punctuations={name!r} asks for marker rows, and nothing is promised.",
+            remedy="Give `promises`, or leave `punctuations` out.",
+        )
+    return name
+
+
 class MarkedOutput:
     """Columns of a result that has marker rows, and both kinds of rows in them."""
 
@@ -93,6 +110,15 @@ class MarkedOutput:
                 low, high = self._ends[column]
                 return (self.schema.field(low).name, self.schema.field(high).name)
         return EQUAL
+
+    @property
+    def more(self) -> list[tuple[str, int]]:
+        """The columns for the ends of ranges, and of which column of the result these are."""
+        return [
+            (self.schema.field(end).name, column)
+            for column, ends in self._ends.items()
+            for end in ends
+        ]
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of the result that are no markers."""

@@ -177,6 +177,11 @@ class Passing:
         self._reached = {place: reached for place, reached in saved["reached"]}  # noqa: C416
 
 
+def nothing_kept(side: Side, number: int, among: Ranges) -> Ranges:
+    """What is kept when all is joined."""
+    return _NONE
+
+
 def _united(some: Ranges, others: Ranges) -> Ranges:
     return unite(np.concatenate([some, others]))
 

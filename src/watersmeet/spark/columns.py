@@ -9,10 +9,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import BooleanType, StructField, StructType
 
 from watersmeet.errors import SchemaError
 from watersmeet.model import Side
+from watersmeet.promises.marked import MarkedOutput
 from watersmeet.rows.output import OutputColumn
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.keys import first_line
@@ -50,6 +51,13 @@ def _merged(frames: Sequence[DataFrame], column: OutputColumn) -> StructField:
             remedy="Give both DataFrames a key of one type, with cast or withColumn.",
         )
     return field
+
+
+def with_markers(columns: StructType, marked: MarkedOutput) -> StructType:
+    """The columns of a result that has marker rows."""
+    ends = [StructField(name, columns[column].dataType) for name, column in marked.more]
+    rows = [StructField(each.name, each.dataType, True, each.metadata) for each in columns]
+    return StructType([*rows, *ends, StructField(marked.name, BooleanType(), False)])
 
 
 def plain(columns: StructType) -> StructType:

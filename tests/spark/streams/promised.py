@@ -53,7 +53,10 @@ def make_plan(
     state = StateDirectory.parse(directory / "state")
     state.create()
     promised = Promised(
-        tuple(promises), changes.pop("on_broken", "fail"), changes.pop("purge", "memory")
+        tuple(promises),
+        changes.pop("on_broken", "fail"),
+        changes.pop("purge", "memory"),
+        changes.pop("punctuations", None),
     )
     wire = Wire.of(spark_schema("t", "a"), spark_schema("u", "b"), markers=promised.markers)
     on = ["k", within(("t", "u"), timedelta(seconds=WIDTH))]

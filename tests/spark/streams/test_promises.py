@@ -282,3 +282,38 @@ def test_one_stream_that_is_behind_holds_sparks_watermark_back_and_not_ours(visi
     assert pairs(visits.by_spark("inner", "10 minutes")) == {(10, 11): 1}
     aside = wm.quarantine(visits.spark, visits.path / "state").select("left.click").collect()
     assert [row.click for row in aside] == [10]
+
+
+def test_marker_rows_of_the_result_say_what_is_over(visits: Visits) -> None:
+    """A user of whom no more views come, and how far the times of both streams are; once, though
+    the query is stopped and goes on."""
+    visits.options |= {
+        "promises": [
+            wm.watermark("left", "clicked", "5 minutes"),
+            wm.watermark("right", "viewed", "5 minutes"),
+            wm.punctuated("right", "done", {"user": "equal"}),
+        ],
+        "punctuations": "is_marker",
+    }
+    visits.arrive(0, clicks((1, 0, 10)), views((1, 5, 11)))
+    over = views((1, 0, None), done=True)
+    visits.arrive(1, clicks((2, 60, 20)), pa.concat_tables([views((2, 60, 21)), over]))
+    assert visits.joined().schema["is_marker"].dataType.simpleString() == "boolean"
+    for _ in range(2):
+        rows = visits.run()
+        assert set(rows.values()) == {1}
+        assert {(row[2], row[4]) for row in rows if not row[-1]} == {(10, 11), (20, 21)}
+        markers = [row for row in rows if row[-1]]
+        assert [row[0] for row in markers if row[0]] == [1]
+        last = moment(55) - timedelta(microseconds=1)
+        for place in (1, 3):
+            assert max(_utc(row[place]) for row in markers if row[place]) == last
+    with pytest.raises(InvalidArgument, match="name of a column of the result already"):
+        visits.joined(punctuations="click")
+    with pytest.raises(InvalidArgument, match="nothing is promised"):
+        visits.joined(promises=[], punctuations="is_marker")
+
+
+def _utc(value: datetime) -> datetime:
+    """Spark's rows have times of the session's zone, without saying so."""
+    return value if value.tzinfo else value.astimezone(UTC)

@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
 from watersmeet.errors import InvalidArgument, StateError
@@ -23,7 +22,7 @@ from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.tuning import Tuning
 from watersmeet.promises.keeper import Broken, PromiseKeeper
 from watersmeet.promises.kinds import PromiseOfValues, Unique
-from watersmeet.promises.passing import Passed, Passing
+from watersmeet.promises.passing import Passed, Passing, nothing_kept
 from watersmeet.promises.telling import has_unique_keys
 from watersmeet.promises.watched import Watched
 from watersmeet.rows.address import Matches
@@ -132,7 +131,7 @@ class PromisedJoin:
         if passing is None or not passing.waits:
             return []
         if self._is_finished:
-            return passing.look(_nothing)
+            return passing.look(nothing_kept)
         if purged == self._looked:
             return []
         read = purged[1] != self._looked[1]
@@ -195,11 +194,6 @@ def made_with(
         "watched": watched.predicates,
         "one_partner": sides_with_one_partner(schema, promises),
     }
-
-
-def _nothing(side: Side, number: int, among: Ranges) -> Ranges:
-    """What is kept when all is joined."""
-    return np.empty((0, 2), np.uint64)
 
 
 def sides_with_one_partner(

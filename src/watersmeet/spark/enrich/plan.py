@@ -41,6 +41,7 @@ class EnrichPlan:
     """Whether every instance has a home."""
 
     page_bytes = PAGE_BYTES
+    marked = None
 
     @cached_property
     def join(self) -> JoinSchema:

@@ -60,6 +60,10 @@ class Arrivals(ABC):
             self.rows_came = time.time()
         yield from self._after_rows(operator)
 
+    def markers(self, operator: JoinOperator) -> pa.RecordBatch | None:
+        """Marker rows that follow all other rows of the batch; None if there are none."""
+        return None
+
     def describe(self, operator: JoinOperator) -> Manifest:
         """What the next batch has to know, besides the saved operator."""
         return {

@@ -23,7 +23,7 @@ from watersmeet.spark.microbatches.arrivals import Arrivals
 from watersmeet.spark.microbatches.contents import Contents
 from watersmeet.spark.microbatches.failure import in_one_sentence
 from watersmeet.spark.microbatches.gaps import missing, rolled_back
-from watersmeet.spark.microbatches.hosted import Hosted, Resources
+from watersmeet.spark.microbatches.hosted import Hosted, Resources, output_of
 from watersmeet.spark.microbatches.identity import Identity, another_query
 from watersmeet.spark.microbatches.metrics import BatchCounts, appended
 from watersmeet.spark.microbatches.output import Output, emit
@@ -88,7 +88,7 @@ def run_batch(
             _check_again(task, done, state)
             _check_contents(plan, task, done, state=state, batches=batches)
         release(plan.state, state, done)
-        yield from emit(done, state, plan.join.output)
+        yield from emit(done, state, output_of(plan))
 
 
 def _check_again(task: Task, done: Manifest, state: InstanceState) -> None:
@@ -148,9 +148,11 @@ class BatchRun:
         try:
             counts = BatchCounts(live.operator.metrics)
             arrivals = self._plan.arrivals(self._task, before, live.claim.area)
-            output = Output(live.claim.area, self._plan.join)
+            output = Output(live.claim.area, self._plan.join, self._plan.marked)
             for matches in arrivals.feed(live.operator, batches, live.leftovers):
                 output.append(matches)
+            if (markers := arrivals.markers(live.operator)) is not None:
+                output.append_rows(markers)
             manifest = self._describe(live, arrivals, output)
             record = counts.record(
                 owed=manifest["owed"],

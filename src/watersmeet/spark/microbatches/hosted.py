@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from watersmeet.operators.base import JoinOperator, StateArea
+from watersmeet.promises.marked import MarkedOutput
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.microbatches.arrivals import Arrivals
 from watersmeet.spark.microbatches.identity import Identity
@@ -23,6 +26,11 @@ class Hosted(Protocol):
 
     @property
     def join(self) -> JoinSchema: ...
+    @property
+    def marked(self) -> MarkedOutput | None:
+        """The result with its marker rows; None if it has none."""
+        ...
+
     @property
     def names(self) -> Sequence[str]:
         """What the inputs are called."""
@@ -73,3 +81,8 @@ class Hosted(Protocol):
     ) -> JoinOperator:
         """The operator that a version has saved."""
         ...
+
+
+def output_of(plan: Hosted) -> pa.Schema:
+    """The columns of the result."""
+    return plan.join.output if plan.marked is None else plan.marked.schema

@@ -17,11 +17,12 @@ from watersmeet.model import Side
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.question import Question
 from watersmeet.promises.kinds import PromiseOfValues
+from watersmeet.promises.marked import MarkedOutput
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import name_of
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.cluster import TaskSlots
-from watersmeet.spark.columns import plain, result_columns, with_metadata
+from watersmeet.spark.columns import check_names, plain, result_columns, with_markers, with_metadata
 from watersmeet.spark.frames import parse_instances
 from watersmeet.spark.hypercube import Cube, dimensions_of
 from watersmeet.spark.keys import OnSpark
@@ -45,6 +46,7 @@ from watersmeet.spark.microbatches.ticks import TickPlan, parse_interval
 from watersmeet.spark.microbatches.wire import Wire
 from watersmeet.spark.microbatches.wiring import budget_of, hosted
 from watersmeet.spark.question import settled
+from watersmeet.spark.streams.batch_promises import in_our_words
 from watersmeet.spark.streams.ends import Ends, check_bounded, check_ends
 from watersmeet.spark.streams.plan import StreamPlan
 from watersmeet.spark.streams.promised import Promised
@@ -73,6 +75,7 @@ def join_streams(
     promises: Sequence[PromiseOfValues] | None = None,
     on_broken: str = "fail",
     purge: str | int = "memory",
+    punctuations: str | None = None,
     ticks: str | float | None = "1 second",
     instances: int | None = None,
     condition: ConditionLike | Column | str | None = None,
@@ -124,6 +127,9 @@ def join_streams(
         something, "output_rate" after a hundred promises, or a number of them; and always when
         memory is full, and when the streams stall. Rows of left, right, full and anti joins that
         have no partner come when they are found.
+    punctuations
+        The name of one more column of the result. It is true for marker rows, which say what the
+        result will not have any more, for a next join ("For the next join" in docs/promises.md).
     ticks
         How often a micro-batch is due although no row has come, as long as something is owed, so
         that stalls are used; None for never.
@@ -146,7 +152,7 @@ def join_streams(
     schemas = (arrow_schema(left, "left stream"), arrow_schema(right, "right stream"))
     question, schemas = settled(streams, schemas, question)
     asked = with_watermarks(asked, streams, question.resolve(*schemas))
-    promised = promised_of(asked, on_broken, purge)
+    promised = promised_of(asked, on_broken=on_broken, purge=purge, punctuations=punctuations)
     if promised is not None:
         question = with_promises(question)
     join = question.resolve(*schemas)
@@ -184,6 +190,10 @@ def begin(
     asked = None if instances is None else parse_instances(instances)
     join = question.resolve(*schemas)
     columns = result_columns(streams, join)
+    if promised is not None and promised.punctuations is not None:
+        marked = MarkedOutput.of(join, in_our_words(promised.promises), promised.punctuations)
+        columns = with_markers(columns, marked)
+        check_names(columns.names, streams[0].sparkSession, whose="The result has")
     directory = StateDirectory.parse(state)
     folders = zip(question.names, map(source_folders, streams), strict=True)
     check_apart_from_sources(directory, {f"{name} stream": each for name, each in folders})

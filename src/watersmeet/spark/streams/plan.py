@@ -17,6 +17,7 @@ from watersmeet.operators.progressive.workspace import LOADED_BLOCKS
 from watersmeet.operators.promised.join import made_with
 from watersmeet.operators.question import Question
 from watersmeet.promises.bounds import bounds_in_words
+from watersmeet.promises.marked import MarkedOutput
 from watersmeet.promises.watched import Watched
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.hypercube import Cube
@@ -62,6 +63,14 @@ class StreamPlan:
     @cached_property
     def join(self) -> JoinSchema:
         return self.question.resolve(*self.schemas)
+
+    @cached_property
+    def marked(self) -> MarkedOutput | None:
+        """The result with its marker rows; None if it has none."""
+        if self.promised is None or self.promised.punctuations is None:
+            return None
+        promises = in_our_words(self.promised.promises)
+        return MarkedOutput.of(self.join, promises, self.promised.punctuations)
 
     @property
     def inputs(self) -> Sequence[int]:
@@ -122,6 +131,7 @@ class StreamPlan:
             instances=self.instances,
             area=area,
             quarantine=aside,
+            marked=self.marked,
             **settings,
         )
 
@@ -152,4 +162,4 @@ class StreamPlan:
 
     def __getstate__(self) -> dict[str, object]:
         # What can be made again from the rest holds numba functions, and is large.
-        return {k: v for k, v in vars(self).items() if k != "join"}
+        return {k: v for k, v in vars(self).items() if k not in ("join", "marked")}

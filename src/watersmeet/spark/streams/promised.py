@@ -19,6 +19,8 @@ class Promised:
     """fail, drop or quarantine."""
     purge: str | int = "memory"
     """memory, output_rate, or after how many promises rows in memory are looked through."""
+    punctuations: str | None = None
+    """The column that says which rows of the result are marker rows; None for no such rows."""
 
     @property
     def markers(self) -> tuple[int, ...]:
@@ -29,4 +31,4 @@ class Promised:
         """What may not change while the query goes on. What becomes of broken rows may: a query
         that has failed can go on without them. So may `purge`: what has gone is saved."""
         words = [f"{name_of(each.side)}: {each!r}" for each in self.promises]
-        return {"promises": words}
+        return {"promises": words, "punctuations": self.punctuations}

@@ -27,6 +27,7 @@ from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.progressive.join import ProgressiveJoin
 from watersmeet.promises.heard import Broken
+from watersmeet.promises.marked import MarkedOutput
 from watersmeet.rows.address import Matches
 from watersmeet.rows.on import name_of
 from watersmeet.rows.promises import Promise
@@ -35,6 +36,7 @@ from watersmeet.spark.microbatches.quarantine import Quarantine
 from watersmeet.spark.microbatches.state import InstanceState, Manifest, StateDirectory
 from watersmeet.spark.streams.arrivals import StreamArrivals
 from watersmeet.spark.streams.batch_promises import BatchPromises
+from watersmeet.spark.streams.passed_on import PassedOn
 from watersmeet.store.leftovers import Leftovers
 from watersmeet.store.spill import SpillArea
 
@@ -50,6 +52,7 @@ class PromisedArrivals(StreamArrivals):
         instances: int,
         area: SpillArea,
         quarantine: Quarantine | None,
+        marked: MarkedOutput | None = None,
         **streams: Any,
     ) -> None:
         """`streams` are the arguments of `StreamArrivals`."""
@@ -66,26 +69,41 @@ class PromisedArrivals(StreamArrivals):
         self._told: list[tuple[Side, Promise]] = []
         """Promises that are to be applied."""
         before: Manifest | None = streams["before"]
+        self._passed_on: PassedOn | None = None
+        if marked is not None:
+            self._passed_on = PassedOn(
+                marked,
+                self._join,
+                instance=self._task.instance,
+                instances=instances,
+                before=None if before is None else before["passed_on"],
+            )
         if before is not None:
             promises.load(before["promises"])
-            self._tell(promises.hear(self._said_by_all(state, instances)))
+            versions = self._versions(state, instances)
+            self._tell(promises.hear([version["said"] for version in versions]))
+            if self._passed_on is not None:
+                self._passed_on.gather([version["passed_on"]["noted"] for version in versions])
 
-    def _said_by_all(self, state: StateDirectory, instances: int) -> list[Any]:
-        """What the rows of the batch before say, in the version of each instance."""
-        said = []
+    def _versions(self, state: StateDirectory, instances: int) -> list[Manifest]:
+        """The version of each instance after the batch before."""
+        versions = []
         for number in range(instances):
             instance = state.instance(number)
             version = instance.read(self._task.batch - 1)
             if version is None:
                 raise missing(self._task, instance)
-            said.append(version["said"])
-        return said
+            versions.append(version)
+        return versions
 
     def feed(
         self, operator: JoinOperator, batches: Iterator[pa.RecordBatch], leftovers: Leftovers
     ) -> Iterator[Matches]:
         metrics = operator.metrics
         self._before = metrics.rows_purged, metrics.dropped_on_arrival
+        if self._passed_on is not None:
+            assert isinstance(operator, ProgressiveJoin)
+            self._passed_on.begin(operator)
         yield from self._apply(operator)
         yield from super().feed(operator, batches, leftovers)
 
@@ -95,6 +113,8 @@ class PromisedArrivals(StreamArrivals):
     def _apply(self, operator: JoinOperator) -> Iterator[Matches]:
         told, self._told = self._told, []
         for side, promise in told:
+            if self._passed_on is not None:
+                self._passed_on.hear(side, promise)
             yield from operator.punctuate(side, promise)
 
     def _kept(self, input: int, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -130,6 +150,12 @@ class PromisedArrivals(StreamArrivals):
         yield from self._apply(operator)
         yield from super()._after_rows(operator)
 
+    def markers(self, operator: JoinOperator) -> pa.RecordBatch | None:
+        if self._passed_on is None:
+            return None
+        assert isinstance(operator, ProgressiveJoin)
+        return self._passed_on.rows(operator, finished=self.finished)
+
     # ---- what the version says ------------------------------------------------------------------
 
     def describe(self, operator: JoinOperator) -> Manifest:
@@ -137,11 +163,16 @@ class PromisedArrivals(StreamArrivals):
         assert isinstance(operator, ProgressiveJoin)
         # The next batch has something to do: it applies what was said, or lets rows go.
         due = self._promises.is_news or operator.purging.waits
+        passed_on: Manifest = {}
+        if self._passed_on is not None:
+            passed_on = {"passed_on": self._passed_on.describe()}
+            due = due or self._passed_on.is_news
         return super().describe(operator) | {
             "said": self._promises.said(),
             "promises": self._promises.save(),
             "wakes": time.time() if due and not self.finished else None,
             **aside,
+            **passed_on,
         }
 
     def put_files(self, state: InstanceState) -> list[str]:

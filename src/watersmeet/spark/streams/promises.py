@@ -29,6 +29,7 @@ from watersmeet.promises.kinds import (
     Unique,
     Watermark,
 )
+from watersmeet.promises.marked import check_punctuations
 from watersmeet.rows.on import name_of
 from watersmeet.rows.predicates import ValuesInBand
 from watersmeet.rows.schema import JoinSchema
@@ -104,7 +105,9 @@ def with_watermarks(asked: AskedPromises, streams: Frames, join: JoinSchema) -> 
     return replace(asked, promises=(*asked.promises, *implied))
 
 
-def promised_of(asked: AskedPromises, on_broken: Any, purge: Any) -> Promised | None:
+def promised_of(
+    asked: AskedPromises, *, on_broken: Any, purge: Any, punctuations: Any
+) -> Promised | None:
     """What tasks know of the promises; None if there are none."""
     if on_broken not in ON_BROKEN:
         raise InvalidArgument(
@@ -112,7 +115,8 @@ def promised_of(asked: AskedPromises, on_broken: Any, purge: Any) -> Promised | 
             remedy='Use "fail", "drop", or "quarantine", which writes such rows aside.',
         )
     purged_after(purge)
-    return Promised(asked.promises, str(on_broken), purge) if asked else None
+    name = check_punctuations(punctuations, promised=bool(asked))
+    return Promised(asked.promises, str(on_broken), purge, name) if asked else None
 
 
 def with_promises(question: Question) -> Question:
