@@ -22,5 +22,5 @@ def test_results_state_and_punctuations_are_those_of_the_model(kind: str, tmp_pa
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_those_of_many_more(kind: str, how: str, tmp_path: Path) -> None:
-    for seed in range(1000, 1040):
+    for seed in range(1000, 1012):
         Player(seed, kind, how, tmp_path / str(seed)).play()

@@ -47,10 +47,8 @@ def _promises(driver: Driver) -> list[tuple[str, str]]:
     lines = [*words, ("promises", f"{heard:,} so far; {dropped}")]
     marked = driver.marked()
     if marked is not None:
-        read = f"wm.punctuated(..., when={marked.name!r}, pattern={marked.pattern!r})"
-        passed = f"{driver.markers_out:,} marker rows so far; a next join reads them by {read}"
+        passed = f"{driver.markers_out:,} marker rows so far; {marked.in_words()}"
         lines.append(("passed on", passed))
-        lines += [("", f"not passed on: {each}") for each in marked.missing]
     return lines
 
 

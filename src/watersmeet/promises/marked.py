@@ -99,6 +99,12 @@ class MarkedOutput:
                 said.setdefault(self._output.field(column).name, self._how(subject, column))
         return said
 
+    def in_words(self) -> str:
+        """How a next join reads the marker rows, and what is not among them."""
+        read = f"wm.punctuated(..., when={self.name!r}, pattern={self.pattern!r})"
+        missing = "".join(f"; not passed on: {each}" for each in self.missing)
+        return f"a next join reads them by {read}{missing}"
+
     def _how(self, subject: Subject, column: int) -> Any:
         name = self._output.field(column).name
         match subject.form:

@@ -106,7 +106,10 @@ class StreamPlan:
         if isinstance(self.question, ManyQuestion) or not self.join.keys:
             return []
         promises = () if self.promised is None else in_our_words(self.promised.promises)
-        return bounds_in_words(self.join, promises)
+        words = bounds_in_words(self.join, promises)
+        if self.marked is not None:
+            words.append(("passed on", f"marker rows; {self.marked.in_words()}"))
+        return words
 
     def arrivals(self, task: Task, before: Manifest | None, area: SpillArea) -> StreamArrivals:
         settings: dict[str, Any] = {
