@@ -152,8 +152,19 @@ def waves(stage: Stage) -> dict[str, Any]:
 
 def waves_of_rows(stage: Stage) -> dict[str, Any]:
     """Ours on DataFrames with a filter that only Spark computes; it drops no row."""
-    left, right = (table.where(f"abs({table.columns[0]}) >= 0") for table in stage.tables())
+    left, right = (table.where(f"sign({table.columns[0]}) >= -1") for table in stage.tables())
     return _waves(stage, (left, right), way="row path")
+
+
+def waves_computed(stage: Stage) -> dict[str, Any]:
+    """Ours with a key that is computed on both sides, by arithmetic that changes no value."""
+    left, right = (
+        table.selectExpr(
+            f"({table.columns[0]} * 2) DIV 2 AS {table.columns[0]}", *table.columns[1:]
+        )
+        for table in stage.tables()
+    )
+    return _waves(stage, (left, right), way="file path")
 
 
 def first_wave(stage: Stage) -> dict[str, Any]:
@@ -319,6 +330,7 @@ PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
         spark_count,
         waves,
         waves_of_rows,
+        waves_computed,
         first_wave,
         whole,
         our_streams,

@@ -22,9 +22,10 @@ MEMORY = 1024 * MB
 
 SPARK, WAVES, WHOLE = "Spark's own join", "ours, by waves", "ours, whole"
 ROW_PATH = "ours, by waves, no plain scan"
+COMPUTED = "ours, by waves, a computed key on each side"
 PLAIN = "ours, by waves, in a session of one's own"
 PEERS = {SPARK: "spark_table", WAVES: "waves", WHOLE: "whole", ROW_PATH: "waves_of_rows"}
-PEERS |= {PLAIN: "waves"}
+PEERS |= {COMPUTED: "waves_computed", PLAIN: "waves"}
 
 COLD_OURS = "new session: ours, first wave"
 COLD_COUNT = "new session: Spark, count of a table"
@@ -100,6 +101,7 @@ def _warm_claims(measured: SparkMeasured) -> list[Claim]:
         total_claim(measured, WAVES, SPARK, at_most=0.8),
         total_claim(measured, WHOLE, SPARK, at_most=0.8),
         total_claim(measured, ROW_PATH, SPARK, at_most=1.6),
+        total_claim(measured, COMPUTED, SPARK, at_most=0.8),
         early_claim("First rows of the waves on Spark", early, at_most=0.12),
         early_claim("Half of the rows of the waves on Spark", half, at_most=0.6),
     ]
