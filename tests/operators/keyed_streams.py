@@ -60,6 +60,10 @@ KEYS: dict[str, tuple[Fields, KeyOf]] = {
         ],
         lambda n: (Decimal(10**30 + n // 3), "abc"[n % 3]),
     ),
+    "three columns": (
+        both(pa.string(), pa.int64(), pa.decimal128(38, 4)),
+        lambda n: (f"a long text {n % 4}", n, Decimal(10**30 + n % 2)),
+    ),
     "wide decimal": (both(pa.decimal128(38, 4)), lambda n: (Decimal(10**30 + n),)),
     "padded text": (
         [(with_padding(pa.field("k0", pa.string()), 12), pa.field("k0", pa.string()))],

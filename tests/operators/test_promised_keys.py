@@ -24,6 +24,7 @@ from watersmeet.operators.memory import PartitionedMemory
 from watersmeet.operators.progressive import watching
 from watersmeet.operators.progressive.watching import Watching
 from watersmeet.operators.tuning import Tuning
+from watersmeet.promises.kinds import PromiseOfValues
 from watersmeet.promises.telling import Told
 from watersmeet.rows import promised_keys
 from watersmeet.rows.promised_keys import PromisedKeys
@@ -151,6 +152,29 @@ def test_beside_a_band_unique_keys_are_named(tmp_path: Path) -> None:
     stream.settle()
     assert stream.kept(R) == Counter([102])
     stream.join.close()
+
+
+@pytest.mark.parametrize("codes", ["true hashes", "two bits"])
+@pytest.mark.parametrize("columns", [["k0"], ["k0", "k2"]], ids=["a text", "a text and a decimal"])
+def test_marker_rows_about_a_part_of_the_key(
+    columns: list[str], codes: str, tmp_path: Path
+) -> None:
+    """Keys are (n % 4, n, n % 2), as texts, numbers and wide decimals."""
+    kind, pattern = "three columns", dict.fromkeys(columns, "equal")
+    promises: list[PromiseOfValues] = [wm.punctuated("right", "over", pattern)]
+    stream = Stream(kind, promises, tmp_path, codes=codes, tuning=SPILLING)
+    gone: set[int] = set()
+    for turn in range(4):
+        for side in Side:
+            numbers = range(20 * turn, 20 * turn + 20)
+            allowed = [n for n in numbers if n % 4 not in gone or side is L]
+            stream.push(side, allowed, over=[turn] if side is R and turn < 3 else [])
+        gone.update([turn] if turn < 3 else [])
+        stream.settle()
+        stream.save(restores=turn % 2 == 0)
+        assert stream.kept(L) == Counter(n for n in stream.rows[L] if n % 4 not in gone)
+        assert len(stream.kept(R)) == len(stream.rows[R])
+    stream.finish()
 
 
 @pytest.mark.parametrize("kind", ["uuid bytes", "text and number"])

@@ -92,10 +92,16 @@ def test_keys_of_which_several_have_the_same_code_bound_rows_all_the_same(on: li
     assert missing(on, "right", over) is None
 
 
-def test_a_text_among_several_columns_is_dropped_by_its_first_bytes_only() -> None:
-    over = wm.punctuated("left", "over", {"name": "equal"})
-    assert "texts of up to seven bytes" in words(["id", "name"], over)["right rows"]
-    assert missing(["id", "name"], "right", over) is not None
+def test_columns_that_are_a_part_of_the_key_bound_rows_too() -> None:
+    for names in (["name"], ["name", "at"]):
+        over = wm.punctuated("left", "over", dict.fromkeys(names, "equal"))
+        said = words(["id", "name", "at"], over)["right rows"]
+        assert said.startswith("bounded by")
+        assert ("'name' and 'at' together" in said) == (len(names) == 2)
+        assert "the latest 16,384 such keys" in said
+        assert missing(["id", "name", "at"], "right", over) is None
+    ranges = wm.punctuated("left", "over", {"name": ("name", None)})
+    assert "texts of up to seven bytes" in words(["id", "name"], ranges)["right rows"]
 
 
 def test_numbers_that_become_one_key_are_not_unique_keys() -> None:

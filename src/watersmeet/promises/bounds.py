@@ -219,29 +219,32 @@ def _by_markers(watched: Watched, promise: Punctuated) -> Use:
     names = [name for name, _ in pattern]
     values = {name for name, how in pattern if not isinstance(how, FromTo)}
     row = f"a {name_of(side.other)} row goes when a marker row says that"
-    alone = [name for name in names if watched.about(side, name)]
     keys = [key.of(side) for key in schema.keys]
 
     def met_by(name: str) -> str:
         return f"its {name!r}" if name in keys else f"any {name!r} that it could meet"
 
-    telling = Telling(watched, side, keys) if keys and set(keys) <= values else None
-    whole = telling is not None and telling.speaks
-    latest = "" if telling is None else _latest(telling)
-    if alone:
-        texts = _texts(watched, side, alone)
+    alone = {name: telling for name in names if (telling := Telling(watched, side, [name])).speaks}
+    together = keys if keys and set(keys) <= values else names if set(names) == values else []
+    both = Telling(watched, side, together) if len(together) > 1 else None
+    if both is not None and not both.speaks:
+        both = None
+    said = [*alone.values(), *([] if both is None else [both])]
+    if said:
+        texts = _texts(watched, side, list(alone))
+        met = [met_by(name) for name in alone]
+        if both is not None:
+            all_of_them = " and ".join(map(repr, together))
+            met.append("its whole key" if together is keys else f"its {all_of_them} together")
         return Use(
             True,
             # Only ranges are about long texts, and nobody knows whether markers have ranges.
-            not texts or whole,
-            f"{row} no more {name_of(side)} rows come with {' or '.join(map(met_by, alone))}"
-            + (" or its whole key" if whole and len(keys) > 1 else "")
-            + (", and says nothing about other columns" if len(names) > 1 else "")
+            not texts or both is not None,
+            f"{row} no more {name_of(side)} rows come with {' or '.join(met)}"
+            + (", and says nothing about other columns" if alone and len(names) > 1 else "")
             + texts
-            + latest,
+            + max(map(_latest, said), key=len),
         )
-    if whole:
-        return Use(True, True, f"{row} no more {name_of(side)} rows come with its key{latest}")
     known = [name for name in names if name in join_columns(schema, side)]
     if not known:
         words = f"markers speak of {listed(names)}, and the join is not on "

@@ -274,6 +274,7 @@ def rules_of(
                 # Rows with an equal key are partners, unless something else must hold: then those
                 # of the other side go when they have met, and no key need be named.
                 more = schema.condition is not None or len(schema.predicates) > 1
+                more = more or len(names) < len(keys)
                 telling = Telling(watched, side, names, may_name_keys=more)
                 seen = Columns(schema, side, names)
                 rules.append(UniqueRule(place, words, seen, telling, side, most))

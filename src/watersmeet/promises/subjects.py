@@ -145,7 +145,9 @@ def _form(how: FromTo) -> Form:
 
 def _points(watched: Watched, side: Side, names: Sequence[str]) -> Iterator[tuple[int, Form]]:
     telling = Telling(watched, side, names)
-    numbers = [number for number, _ in telling.axes] or ([0] if telling.speaks else [])
+    # What is said of some columns of a key that has more is not passed on.
+    whole = telling.speaks and len(names) == len(watched.schema.keys)
+    numbers = [number for number, _ in telling.axes] or ([0] if whole else [])
     yield from ((number, Form.EQUAL) for number in numbers)
 
 

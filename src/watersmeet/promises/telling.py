@@ -83,25 +83,24 @@ class Telling:
         self.axes: list[tuple[int, Axis]] = []
         if len(names) == 1:
             self.axes = watched.about(side, names[0])
-        keys = watched.schema.keys
-        whole = watched.whole_key if set(names) == {key.of(side) for key in keys} else None
-        if any(rounds(stored.field(key.of(side)).type, key.kind) for key in keys):
-            whole = None  # other values may become the same key
-        if whole is not None and whole.codes_decide and self.axes:
-            whole = None  # what can be told in order is told so
-        if whole is not None and not whole.codes_decide and not may_name_keys:
-            whole = None
-        self._whole = whole
+        self._equal = watched.equal(side, names)
+        if self._equal is not None:
+            _, equal = self._equal
+            rounded = (rounds(stored.field(key.of(side)).type, key.kind) for key in equal.keys)
+            # What can be told in order is told so; other values may become the same key.
+            in_order = equal.codes_decide and bool(self.axes)
+            if in_order or any(rounded) or not (equal.codes_decide or may_name_keys):
+                self._equal = None
 
     @property
     def speaks(self) -> bool:
         """Whether anything can be promised."""
-        return bool(self.axes) or self._whole is not None
+        return bool(self.axes) or self._equal is not None
 
     @property
     def names_keys(self) -> bool:
         """Whether promises name keys, because several may have the same code."""
-        return self._whole is not None and not self._whole.codes_decide
+        return self._equal is not None and not self._equal[1].codes_decide
 
     def codes(self, rows: pa.RecordBatch, *, in_order: bool = True) -> list[Told]:
         """The codes of these rows; without those that keep the order of values, if another has
@@ -113,11 +112,12 @@ class Telling:
             if in_order:
                 told.append(Told(number, coded.codes, coded.known))
             rest &= ~coded.known
-        if self._whole is not None:
-            encoded = self._whole.encoder(self._side)(rows)
+        if self._equal is not None:
+            number, equal = self._equal
+            encoded = equal.encoder(self._side)(rows)
             known = rest if encoded.valid is None else rest & encoded.valid
-            keys = self._whole.keys_of(self._side, encoded, rows)
-            told.append(Told(0, encoded.codes, known, keys))
+            keys = equal.keys_of(self._side, encoded, rows)
+            told.append(Told(number, encoded.codes, known, keys))
         return told
 
     def promises(self, told: list[Told]) -> list[Promise]:

@@ -3,8 +3,9 @@
 The codes of equal keys are hashes: a year of promises about them would never merge. So each key
 column that a promise names is watched on its own, under codes that rise with its values; partners
 have equal codes there, too. A band of the join is watched as it is. Only a promise about several
-key columns together, or about keys whose order 64 bits cannot show, is one about hashes; if two
-keys may have the same hash, it names the keys.
+key columns together, or about values whose order 64 bits cannot show, is one about hashes; if two
+keys may have the same hash, it names the keys. If it is about some columns of the key and not all,
+the equality of these is watched.
 
 A row can find no partner any more as soon as, under ANY watched predicate, all codes within its
 reach have been promised by the other side.
@@ -21,12 +22,15 @@ import pyarrow as pa
 
 from watersmeet.model import Side
 from watersmeet.promises.axes import Axis
-from watersmeet.promises.kinds import Clustered, PromiseOfValues, Punctuated, Unique
+from watersmeet.promises.kinds import Clustered, FromTo, PromiseOfValues, Punctuated, Unique
 from watersmeet.rows.band_codecs import FloatBand, IntegerBand
 from watersmeet.rows.encoded import Codes, Encoded
+from watersmeet.rows.keys import KeyColumn, codec_for
+from watersmeet.rows.output import KeyPair
 from watersmeet.rows.predicates import Columns, Encode, EqualKeys, Predicate, ValuesInBand, Verify
 from watersmeet.rows.promises import LAST_CODE, Promise, Ranges
 from watersmeet.rows.schema import JoinSchema
+from watersmeet.rows.types import is_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,7 @@ class Watched:
                 for each in _orders(schema, predicate):
                     if any(_name(schema, side, each.columns[side]) in named[side] for side in Side):
                         more.append(each)
+                more += _parts(schema, predicate, promises)
             elif isinstance(predicate, ValuesInBand) and predicate is not first:
                 columns = predicate.columns
                 if any(_name(schema, side, columns[side]) in named[side] for side in Side):
@@ -113,6 +118,16 @@ class Watched:
         first = self.predicates[0]
         return first if isinstance(first, EqualKeys) else None
 
+    def equal(self, side: Side, names: Sequence[str]) -> tuple[int, EqualKeys] | None:
+        """The equality of just these columns of a side, which are the key or a part of it, and its
+        number."""
+        for number, predicate in enumerate(self.predicates):
+            if isinstance(predicate, EqualKeys) and {k.of(side) for k in predicate.keys} == {
+                *names
+            }:
+                return number, predicate
+        return None
+
     def promise(self, number: int, side: Side, ranges: Ranges) -> Promise:
         """What is promised if no value of a side comes any more whose code, in the order that has
         NaN last, lies in these ranges."""
@@ -137,10 +152,12 @@ def _name(schema: JoinSchema, side: Side, column: int) -> str:
     return name
 
 
-def _orders(schema: JoinSchema, equal: EqualKeys) -> list[KeyOrder]:
-    """Each pair of key columns whose values have an order that codes can show."""
+def _orders(
+    schema: JoinSchema, equal: EqualKeys, pairs: Sequence[KeyPair] | None = None
+) -> list[KeyOrder]:
+    """Each pair of key columns, or of these, whose values have an order that codes can show."""
     orders: list[KeyOrder] = []
-    for key in equal.keys:
+    for key in equal.keys if pairs is None else pairs:
         places = [schema.inputs[side].get_field_index(key.of(side)) for side in Side]
         axes = [
             Axis.of(key.kind, schema.inputs[side].field(places[side]).type, key.padding[side])
@@ -152,6 +169,57 @@ def _orders(schema: JoinSchema, equal: EqualKeys) -> list[KeyOrder]:
             words = f"{key.left} = {key.right}, in order"
             orders.append(KeyOrder(equal.ends, columns, (left, right), words))
     return orders
+
+
+def _parts(
+    schema: JoinSchema, equal: EqualKeys, promises: Sequence[PromiseOfValues]
+) -> list[EqualKeys]:
+    """The equality of some of the key columns, for each promise that gives values of these and no
+    others: several columns together, or one whose values have no codes of their own."""
+    found: dict[tuple[KeyPair, ...], EqualKeys] = {}
+    for promise in promises:
+        for names in _given_together(schema, promise):
+            pairs = tuple(key for key in equal.keys if key.of(promise.side) in names)
+            alone = (
+                len(names) == 1 and not _has_texts(pairs) and bool(_orders(schema, equal, pairs))
+            )
+            if len(pairs) == len(names) < len(equal.keys) and not alone:
+                columns = [schema.stored(side) for side in Side]
+                positions = [
+                    KeyColumn(
+                        columns[0].get_field_index(key.left),
+                        columns[1].get_field_index(key.right),
+                        key.kind,
+                        key.padding,
+                    )
+                    for key in pairs
+                ]
+                rehash = getattr(equal.codec, "rehash", None)
+                codec = codec_for(positions, (columns[0], columns[1]), rehash=rehash)
+                found[pairs] = EqualKeys(equal.ends, pairs, codec)
+    return list(found.values())
+
+
+def _has_texts(pairs: Sequence[KeyPair]) -> bool:
+    return any(is_bytes(key.kind) for key in pairs)
+
+
+def _given_together(schema: JoinSchema, promise: PromiseOfValues) -> list[set[str]]:
+    """The sets of columns of which a promise may give values, one of each. A marker row may leave
+    out all but one."""
+    keys = {key.of(promise.side) for key in schema.keys}
+    match promise:
+        case Unique(columns=columns):
+            return [set(columns or keys)]
+        case Clustered(column=column):
+            return [keys if column is None else {column}]
+        case Punctuated(pattern=None):
+            return [{name} for name in sorted(keys)]
+        case Punctuated(pattern=pattern):
+            assert pattern is not None
+            values = {name for name, how in pattern if not isinstance(how, FromTo)}
+            return [{name} for name in sorted(values)] + [values] * (len(values) == len(pattern))
+    return []
 
 
 def _axis(schema: JoinSchema, predicate: Predicate, side: Side) -> Axis | None:

@@ -33,7 +33,7 @@ from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.edges import TakenRows
 from watersmeet.rows.encoded import Codes
 from watersmeet.rows.leaves import Mask
-from watersmeet.rows.predicates import Columns, Encode, Predicate
+from watersmeet.rows.predicates import Columns, Encode, EqualKeys, Predicate
 from watersmeet.rows.promised_keys import REMEMBERED
 from watersmeet.rows.promises import Promise, Promises, Ranges
 from watersmeet.rows.types import as_bytes
@@ -84,6 +84,14 @@ class Watching:
     ) -> None:
         self.predicates = tuple(predicates)
         self._keys = keys
+        self._named = {
+            number
+            for number, each in enumerate(self.predicates)
+            if isinstance(each, EqualKeys)
+            and not each.codes_decide
+            and (number or keys is not None)
+        }
+        """The predicates of which promises may name keys."""
         self._encoders = [[each.encoder(side) for side in Side] for each in self.predicates]
         self.promises = Promises()
         self.swept = Promises()
@@ -105,8 +113,11 @@ class Watching:
                 remedy="Number predicates from 0 on, in the order of `on`.",
             )
         first = self.predicates[0]
-        names_keys = promise.keys is not None and self.remembers_keys
-        if promise.predicate or first.codes_decide or promise.is_everything or names_keys:
+        if promise.keys is not None:
+            is_useful = promise.predicate in self._named
+        else:
+            is_useful = bool(promise.predicate) or first.codes_decide or promise.is_everything
+        if is_useful:
             self.promises.accept(side, promise)
             self.unswept[side] += 1
             self.heard += 1
@@ -125,7 +136,7 @@ class Watching:
     @property
     def remembers_keys(self) -> bool:
         """Whether promises may name keys."""
-        return self._keys is not None
+        return bool(self._named)
 
     def is_crowded(self, on_disk: int) -> bool:
         """Whether so many keys were promised that some should be forgotten, when all rows have been
@@ -185,15 +196,21 @@ class Watching:
         if keys is None:
             return covered
         side, rows = came
-        return covered | keys.cover(rows[number], partial(self._keys_at, side, rows.columns))
+        keys_at = partial(self._keys_at, side, number, rows.columns)
+        return covered | keys.cover(rows[number], keys_at)
 
-    def _keys_at(self, side: Side, columns: Columns, index: Index) -> pa.Array:
-        """The keys of some rows, as bytes."""
-        assert self._keys is not None
+    def _keys_at(self, side: Side, number: int, columns: Columns, index: Index) -> pa.Array:
+        """The keys of some rows under a predicate, as bytes."""
         if isinstance(columns, pa.RecordBatch):
             columns = TakenRows(Rows(BatchRows(columns), np.arange(len(columns))))
         assert isinstance(columns, TakenRows)
-        return as_bytes(columns.some(index).column(self._keys[side]))
+        some = columns.some(index)
+        if number == 0:
+            assert self._keys is not None
+            return as_bytes(some.column(self._keys[side]))
+        predicate = self.predicates[number]
+        assert isinstance(predicate, EqualKeys)
+        return predicate.keys_of(side, self._encoders[number][side](some), some)
 
     # ---- whole runs -----------------------------------------------------------------------------
 
