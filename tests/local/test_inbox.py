@@ -5,7 +5,8 @@ import threading
 import pyarrow as pa
 import pytest
 
-from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox, News, Wanted
+from watersmeet.local.inbox import Closed, Inbox
+from watersmeet.local.news import Arrived, Ended, Failed, News, Wanted
 from watersmeet.local.sources import MAX_ROWS
 from watersmeet.model import Side
 from watersmeet.store.account import MemoryAccount

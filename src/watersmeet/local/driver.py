@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from watersmeet.errors import MalformedInput, SourceFailed, WatersmeetError, one_line
 from watersmeet.local.aside import Aside
-from watersmeet.local.inbox import Arrived, Closed, Ended, Failed, Inbox, LaidDown, Wanted
+from watersmeet.local.inbox import Closed, Inbox
+from watersmeet.local.news import Arrived, Ended, Failed, LaidDown, Wanted
 from watersmeet.local.promised import Promised
 from watersmeet.local.reader import Reader
 from watersmeet.local.sources import Source, no_columns
@@ -44,6 +45,9 @@ class Driver:
     not return.
     """
 
+    threads = 1
+    """How many threads join."""
+
     def __init__(
         self,
         sources: Sequence[Source],
@@ -75,7 +79,7 @@ class Driver:
         arriving = self._arriving()
         self._inbox = Inbox(
             memory,
-            share=self.shares.input // len(arriving),
+            share=self._waiting_bytes() // len(arriving),
             put_aside=Aside(claim.area.path),
             expected=[source.first_bytes for source in arriving],
             announcing=len(sources) - len(arriving),
@@ -146,6 +150,10 @@ class Driver:
     def _arriving(self) -> Sequence[Source]:
         """The sources that readers read: the first ones, or all."""
         return self.sources
+
+    def _waiting_bytes(self) -> int:
+        """Bytes of batches that may wait to be pushed."""
+        return self.shares.input
 
     def _make(self, schema: JoinSchema) -> JoinOperator:
         """The operator, as soon as it can be made."""

@@ -12,9 +12,9 @@ import pyarrow as pa
 from watersmeet.expressions.condition import SqlCondition
 from watersmeet.local.driver import Driver
 from watersmeet.local.explain_enrich import explain
-from watersmeet.local.inbox import Arrived, Ended, Failed, LaidDown, Wanted
 from watersmeet.local.keeping import Keeper
 from watersmeet.local.masters import MasterInput, master_input, patiently
+from watersmeet.local.news import Arrived, Ended, Failed, LaidDown, Wanted
 from watersmeet.local.plan_enrich import EnrichPlan
 from watersmeet.local.run import LocalJoin, check_stored, seconds_of
 from watersmeet.local.sources import Source, open_source

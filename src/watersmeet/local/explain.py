@@ -26,6 +26,11 @@ def explain(driver: Driver) -> str:
         "read": " and ".join(f"{rows:,} {name}" for name, rows in driver.read()) + " rows",
         "results": results_words(metrics.results, STAGES),
     }
+    if driver.threads > 1:
+        facts["threads"] = (
+            f"{driver.threads} threads join, each the rows of its part of the keys; rows that one "
+            "of them has no memory for may take what others leave"
+        )
     latest = [str(record) for record in metrics.flushes][-_DECISIONS:]
     if latest:
         facts["flushes"] = f"{metrics.flush_count:,}; what left memory last, and why:"

@@ -6,12 +6,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
 
+from watersmeet.local.news import (
+    Arrived,
+    Ended,
+    Failed,
+    LaidDown,
+    News,
+    Parcel,
+    Report,
+    Wanted,
+)
 from watersmeet.local.sources import MAX_ROWS
 from watersmeet.rows.widths import row_widths, total_bytes
 from watersmeet.store.account import MemoryAccount
@@ -32,60 +41,6 @@ _FIRST_COURTESY_S = 1.0
 
 class Closed(Exception):
     """Raised in a reader's thread when the join has been closed; the reader then ends."""
-
-
-@dataclass
-class _Parcel:
-    """A batch as it came. Its memory is counted until the last of its pieces is joined.
-
-    A batch that was put aside takes no memory.
-    """
-
-    nbytes: int
-    pieces: int
-    aside: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Arrived:
-    """A piece of an arrived batch, small enough for one push."""
-
-    input: int
-    batch: pa.RecordBatch
-    parcel: _Parcel
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The input is complete."""
-
-    input: int
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The input's source raised an error, after all batches that were put before."""
-
-    input: int
-    error: BaseException
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The inputs need this many bytes beyond their shares: more than they had, or fewer."""
-
-    nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class LaidDown:
-    """A version of a master table is ready to be read."""
-
-    input: int
-    master: Master
-
-
-News = Arrived | Ended | Failed | Wanted | LaidDown
 
 
 class Inbox:
@@ -139,6 +94,7 @@ class Inbox:
         """Bytes that somebody needs who lays a master table down."""
         self._columns: list[pa.Schema | None] = [None] * inputs
         self._piece_rows = [_FIRST_ROWS] * inputs
+        self._reports: deque[Report] = deque()
         self._turn = 0
         self._closed = False
         # Reentrant: a garbage collection in a locked section may close the join that it frees.
@@ -252,7 +208,7 @@ class Inbox:
         if aside:
             batch = self._put_aside(batch)
         pieces = list(self._cut(input, batch, written_out))
-        parcel = _Parcel(0 if aside else nbytes, pieces=len(pieces), aside=aside)
+        parcel = Parcel(0 if aside else nbytes, pieces=len(pieces), aside=aside)
         with self._changed:
             self._stop_if_closed()
             self._aside[input] += aside
@@ -333,14 +289,31 @@ class Inbox:
         with self._changed:
             if not self._changed.wait_for(self.has_news, timeout):
                 return None
-            self._stop_if_closed()
-            if (needs := self._needs()) != self._lent:
-                return Wanted(needs)
-            count = len(self._news)
-            while not self._news[self._turn]:
-                self._turn = (self._turn + 1) % count
-            input, self._turn = self._turn, (self._turn + 1) % count
-            return self._news[input].popleft()
+            return self._next()
+
+    def _next(self) -> News:
+        self._stop_if_closed()
+        if (needs := self._needs()) != self._lent:
+            return Wanted(needs)
+        count = len(self._news)
+        while not self._news[self._turn]:
+            self._turn = (self._turn + 1) % count
+        input, self._turn = self._turn, (self._turn + 1) % count
+        return self._news[input].popleft()
+
+    def take_more(self, input: int, rows: int, nbytes: int) -> list[Arrived]:
+        """Further batches of one input that have arrived, of so many rows and bytes at most."""
+        taken: list[Arrived] = []
+        with self._changed:
+            queue = self._news[input]
+            while queue and isinstance(following := queue[0], Arrived):
+                rows -= len(following.batch)
+                nbytes -= total_bytes(following.batch)
+                if rows < 0 or nbytes < 0:
+                    break
+                taken.append(following)
+                queue.popleft()
+        return taken
 
     def take_first(self, input: int) -> News:
         """Wait for news of one input, and take it."""
@@ -381,10 +354,36 @@ class Inbox:
                 self._aside[arrived.input] -= arrived.parcel.aside
                 self._changed.notify_all()
 
+    # ---- what instances of the join do ----------------------------------------------------------
+
+    def report(self, report: Report) -> None:
+        with self._changed:
+            if not self._closed:
+                self._reports.append(report)
+                self._changed.notify_all()
+
+    def look_again(self) -> None:
+        """What `accepts` says in `take_any` has changed."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def take_any(self, timeout: float | None, accepts: Callable[[], bool]) -> News | Report | None:
+        """The next report, or else the next news of the inputs if it `accepts()` any; None if there
+        is none for `timeout` seconds."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._closed or self._reports or (accepts() and self.has_news()), timeout
+            )
+            self._stop_if_closed()
+            if self._reports:
+                return self._reports.popleft()
+            return self._next() if accepts() and self.has_news() else None
+
     def close(self) -> None:
         with self._changed:
             if not self._closed:
                 self._closed = True
+                self._reports.clear()
                 self._account.give(sum(self._held), "input")
                 for queue in self._news:
                     queue.clear()

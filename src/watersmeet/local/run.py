@@ -6,6 +6,7 @@ import math
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,6 +19,7 @@ from watersmeet.local.driver import Driver
 from watersmeet.local.explain import explain
 from watersmeet.local.promised import Promised
 from watersmeet.local.sources import Source, open_source
+from watersmeet.local.threaded import ThreadedDriver, parse_threads
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
@@ -46,6 +48,7 @@ def join(
     quarantine_dir: str | Path | None = None,
     purge: str | int = "output_rate",
     punctuations: str | None = None,
+    threads: int | None = None,
 ) -> LocalJoin:
     """Join two inputs while they are still arriving.
 
@@ -93,6 +96,9 @@ def join(
         The name of one more column of the result. It is true for marker rows, which say what the
         result will not have any more, for a next join: `LocalJoin.pattern` is what
         `wm.punctuated(..., pattern=)` is to be given there.
+    threads
+        How many threads join, each the rows of its part of the keys, all within `memory`; one if
+        None. A `condition` that is a function is then called by several threads at a time.
 
     Examples
     --------
@@ -123,6 +129,7 @@ def join(
         wait_threshold=wait_threshold,
         spill_dir=spill_dir,
         promised=promised,
+        threads=threads,
     )
 
 
@@ -134,9 +141,11 @@ def opened(
     wait_threshold: float,
     spill_dir: str | Path | None,
     promised: Promised | None = None,
+    threads: int | None = None,
 ) -> LocalJoin:
     """A run of a question over inputs with these names."""
     limit, shares = MemoryShares.parse(memory)
+    count = parse_threads(threads, question.on, limit)
     patience = seconds_of(wait_threshold)
     # Small enough that an input's share holds several batches, or readers would wait for the join.
     batch_bytes = shares.input // (4 * len(inputs))
@@ -148,7 +157,7 @@ def opened(
     schema = question.check(*(source.schema for source in sources))
     if promised is not None:
         promised.check(question.algorithm, schema)
-    driver = Driver(
+    driver = (Driver if count == 1 else partial(ThreadedDriver, threads=count))(
         sources,
         question,
         schema=schema,

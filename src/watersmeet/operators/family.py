@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.model import Side
 from watersmeet.operators.base import JoinOperator, Manifest, StateArea
 from watersmeet.operators.progressive.algorithm import PROGRESSIVE
 from watersmeet.operators.progressive.join import ProgressiveJoin
-from watersmeet.operators.promised.join import PromisedJoin, SetAside, made_with
+from watersmeet.operators.promised.join import KeepsRows, PromisedJoin, SetAside, made_with
 from watersmeet.operators.rectangle.algorithm import RECTANGLE
 from watersmeet.operators.rectangle.join import RectangleJoin
 from watersmeet.operators.reference.algorithm import REFERENCE
@@ -149,6 +150,12 @@ def find_mechanism(name: str) -> Mechanism:
     )
 
 
+def has_partitions(name: str) -> bool:
+    """Whether `Tuning.partitions` says in how many partitions an algorithm spills. Others have none
+    or find the number by themselves."""
+    return name.lower() in PROGRESSIVE
+
+
 def make_operator(
     name: str,
     schema: JoinSchema,
@@ -223,27 +230,29 @@ def make_promised(
     set_aside: SetAside | None = None,
     ordered_batches: bool = True,
     passed_on: Sequence[Subject] = (),
+    make: Callable[..., KeepsRows] | None = None,
 ) -> PromisedJoin:
     """A new operator for the named algorithm, whose sources promise what they will not send.
 
     `on_broken` and `ordered_batches` are those of `PromiseKeeper`; `set_aside` is given rows that
     broke a promise. `purge` is "output_rate", "memory", or after how many promises to purge.
-    Promises about the subjects `passed_on` are passed on.
+    Promises about the subjects `passed_on` are passed on. `make` makes the join that is told the
+    promises, if that is not one operator: it is given what `make_operator` takes for promises.
     """
     check_promised(name)
     check_predicates(name, schema)
     keeper = PromiseKeeper(schema, promises, on_broken=on_broken, ordered_batches=ordered_batches)
-    inner = make_operator(
-        name,
-        schema,
-        memory=memory,
-        spill=spill,
-        clock=clock,
-        **made_with(schema, promises, watched=keeper.watched, purge=purge, tuning=tuning),
-    )
-    assert isinstance(inner, ProgressiveJoin), "no other mechanism watches"
+    if make is None:
+        make = partial(_make_watching, name, schema, memory=memory, spill=spill, clock=clock)
+    inner = make(**made_with(schema, promises, watched=keeper.watched, purge=purge, tuning=tuning))
     passing = Passing(passed_on) if passed_on else None
     return PromisedJoin(inner, keeper, set_aside=set_aside, passing=passing)
+
+
+def _make_watching(name: str, schema: JoinSchema, **options: Any) -> KeepsRows:
+    operator = make_operator(name, schema, **options)
+    assert isinstance(operator, ProgressiveJoin), "no other mechanism watches"
+    return operator
 
 
 def check_promised(name: str) -> None:

@@ -61,6 +61,8 @@ class MemoryPart(ABC):
         self.row_bytes = list(row_bytes)
         self.counts_rows = rows is not None
         self._all = nbytes if rows is None else rows
+        self._made_for = self._all
+        """The capacity that the tables have address space for."""
         self.lent = 0
         """Bytes of the capacity that are lent to input, while a batch is larger than its share."""
         self.reserved = 0
@@ -127,6 +129,9 @@ class MemoryPart(ABC):
     def resize(self, capacity: int) -> None:
         """Change the capacity; the caller has made the rows fit it."""
         self.capacity = capacity
+        if capacity <= self._made_for:
+            return  # To copy rows takes their memory twice, and tables may be larger than need be.
+        self._made_for = capacity
         old = self.tables
         self.tables = self._new_tables()
         for input, table in enumerate(old):

@@ -13,18 +13,18 @@ class MemoryAccount:
     and frees some if there is too little. Tests check that `peak` stays within the limit.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, part_of: MemoryAccount | None = None) -> None:
+        """What this account counts, `part_of` counts, too."""
         self.limit = limit
         self.used = 0
         self.peak = 0
         self._held: dict[str, int] = defaultdict(int)
         self._lock = threading.Lock()
+        self._whole = part_of
 
     def take(self, nbytes: int, what: str) -> None:
         with self._lock:
-            self._held[what] += nbytes
-            self.used += nbytes
-            self.peak = max(self.peak, self.used)
+            self._count(nbytes, what)
 
     def give(self, nbytes: int, what: str) -> None:
         self.take(-nbytes, what)
@@ -32,9 +32,14 @@ class MemoryAccount:
     def hold(self, nbytes: int, what: str) -> None:
         """Set how many bytes are held for one purpose now."""
         with self._lock:
-            self.used += nbytes - self._held[what]
-            self._held[what] = nbytes
-            self.peak = max(self.peak, self.used)
+            self._count(nbytes - self._held[what], what)
+
+    def _count(self, more: int, what: str) -> None:
+        self._held[what] += more
+        self.used += more
+        self.peak = max(self.peak, self.used)
+        if self._whole is not None and more:
+            self._whole.take(more, what)
 
     def by_purpose(self) -> dict[str, int]:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,8 @@ def measure_costs(directory: Path, page_bytes: int) -> Costs:
     Takes some milliseconds on a local disk. If the system does not drop the pages, both costs are
     alike; they are for spilled runs, too, since those are then read from the cache as well.
     """
-    path = directory / "measure"
+    # Of a name of its own: a thread that asks what a join has learnt may measure beside it.
+    path = directory / f"measure-{threading.get_ident()}"
     try:
         with path.open("xb+", buffering=0) as file:
             file.write(bytes(page_bytes * _PAGES))

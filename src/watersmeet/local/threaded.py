@@ -1,0 +1,230 @@
+"""The loop of a local join that runs in several threads, one for each instance."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import pyarrow as pa
+
+from watersmeet.errors import InvalidArgument, MemoryTooSmall
+from watersmeet.local.dividing import end_to_end
+from watersmeet.local.driver import Driver
+from watersmeet.local.instances import Instances, InstanceShares
+from watersmeet.local.news import Arrived, Broke, Done, Ended, Failed, Found, LaidDown, Wanted
+from watersmeet.local.sources import MAX_ROWS, Source
+from watersmeet.local.worker import Order
+from watersmeet.operators.base import JoinOperator
+from watersmeet.operators.enriching import EnrichQuestion
+from watersmeet.operators.family import has_partitions, make_operator, make_promised
+from watersmeet.operators.many import ManyQuestion
+from watersmeet.operators.question import Question
+from watersmeet.operators.tuning import Tuning
+from watersmeet.rows.address import Matches
+from watersmeet.rows.on import key_names
+from watersmeet.rows.schema import JoinSchema
+from watersmeet.store.account import MemoryAccount
+from watersmeet.store.shares import SMALLEST_MEMORY
+from watersmeet.store.spill import SpillArea
+
+_MOST_THREADS = 256
+_FEWEST_PARTITIONS = 8
+# Rows that are divided together at first, and twice as many each time after that.
+_FIRST_ROWS = 1024
+
+
+def parse_threads(threads: Any, on: Any, limit: int) -> int:
+    """How many threads a join of these columns, in so much memory, runs in."""
+    if threads is None:
+        return 1
+    is_count = isinstance(threads, int) and not isinstance(threads, bool)
+    if not is_count or not 0 < threads <= _MOST_THREADS:
+        raise InvalidArgument(
+            f"threads={threads!r} is no number of threads.",
+            remedy=f"Give a number from 1 to {_MOST_THREADS}, such as that of the processor's "
+            "cores.",
+        )
+    if threads > 1 and not key_names(on):
+        raise InvalidArgument(
+            f"threads={threads} divides rows by the keys that must be equal, and this join has "
+            "none.",
+            remedy="Give threads=1, or name columns that must be equal beside the band.",
+        )
+    if limit < threads * SMALLEST_MEMORY:
+        raise MemoryTooSmall(
+            f"{limit:,} bytes of memory are too little for {threads} threads.",
+            remedy=f"Give {threads * SMALLEST_MEMORY // 2**20}MB at least, or fewer threads.",
+        )
+    return int(threads)
+
+
+class ThreadedDriver(Driver):
+    """Divides what arrives among the instances of a join, and yields what they find.
+
+    Nothing is divided while the caller asks for no rows, so the instances stop, too, when they have
+    joined what was divided before or have found as much as may wait.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        question: Question | ManyQuestion | EnrichQuestion,
+        *,
+        threads: int,
+        memory: MemoryAccount,
+        **options: Any,
+    ) -> None:
+        self.threads = threads
+        self._divided = InstanceShares(memory.limit, threads)
+        super().__init__(sources, question, memory=memory, **options)
+        self._turns = [_FIRST_ROWS] * len(self.sources)
+        self._is_silent = False
+
+    def _waiting_bytes(self) -> int:
+        return self._divided.waiting
+
+    def _make(self, schema: JoinSchema) -> JoinOperator:
+        make = partial(self._make_instances, schema)
+        if self.promised is None:
+            return make()
+        return make_promised(
+            self.question.algorithm,
+            schema,
+            self.promised.promises,
+            memory=self.memory,
+            spill=self.claim.area,
+            on_broken=self.promised.on_broken,
+            purge=self.promised.purge,
+            set_aside=self.promised.quarantine,
+            make=make,
+        )
+
+    def _make_instances(
+        self, schema: JoinSchema, *, tuning: Tuning | None = None, **options: Any
+    ) -> JoinOperator:
+        name = self.question.algorithm
+        if has_partitions(name):
+            # As many in all as one operator would have: each is written and merged by itself.
+            tuning = tuning or Tuning()
+            each = max(tuning.partitions // self.threads, _FEWEST_PARTITIONS)
+            tuning = replace(tuning, partitions=each)
+
+        def instance(account: MemoryAccount) -> JoinOperator:
+            spill = SpillArea(self.claim.area.path)
+            return make_operator(
+                name, schema, memory=account, spill=spill, tuning=tuning, **options
+            )
+
+        self.instances = Instances(
+            schema, instance, threads=self.threads, memory=self.memory, inbox=self._inbox
+        )
+        # It has all that this driver, and promises, ask of an operator: no state is saved here.
+        return cast(JoinOperator, self.instances)
+
+    def _run(self) -> Generator[pa.RecordBatch]:
+        self._start()
+        operator = self.operator = self._make(self.columns())
+        while not all(self.complete):
+            news = self._inbox.take_any(
+                None if self._is_silent else self.wait_threshold, self.instances.accepts
+            )
+            if news is None:
+                self._rest(operator)
+            elif isinstance(news, Failed):
+                yield from self._give_up(operator, news)
+            elif isinstance(news, Found | Broke | Done):
+                yield from self._heard(news)
+            else:
+                yield from self._heed(operator, news)
+            del news  # Or its batch would stay in memory while the next one is taken.
+        yield from self._everywhere([_nothing] * self.threads)
+        yield from self._everywhere(self.instances.finishing())
+
+    def _rest(self, operator: JoinOperator) -> None:
+        """Nothing has come for a while. That is a stall if it is not for want of room here."""
+        if self.instances.accepts() and not self._inbox.has_news():
+            self._is_silent = True
+            self.stalls += 1
+            operator.idle(self._inbox.has_news)
+
+    def _heed(
+        self, operator: JoinOperator, news: Arrived | Ended | Wanted | LaidDown
+    ) -> Iterator[pa.RecordBatch]:
+        self._is_silent = False
+        if isinstance(news, Arrived):
+            self._divide(operator, self._with_more(news))
+        elif isinstance(news, Wanted):
+            operator.lend(news.nbytes)
+            yield from self._until_done()
+            self._inbox.lend(news.nbytes)
+        else:
+            yield from super()._heed(operator, news)
+
+    def _with_more(self, arrived: Arrived) -> list[Arrived]:
+        """What else has come of the same input. It is divided together, since a call takes a while
+        however few its rows; few at first, so that the first results come soon. Promises are about
+        rows before and behind them, so with these each batch comes alone."""
+        if self.promised is not None:
+            return [arrived]
+        input, rows = arrived.input, self._turns[arrived.input]
+        self._turns[input] = min(2 * rows, self.threads * MAX_ROWS)
+        more = self._inbox.take_more(input, rows - len(arrived.batch), self._divided.turn)
+        return [arrived, *more]
+
+    def _divide(self, operator: JoinOperator, arrived: list[Arrived]) -> None:
+        input = arrived[0].input
+        batches = end_to_end([each.batch for each in arrived if len(each.batch)])
+        for batch in batches:
+            self.rows_read[input] += len(batch)
+            for _ in operator.push(input, batch):
+                pass
+        for each in arrived:
+            self._inbox.joined(each)
+
+    def _everywhere(self, orders: Sequence[Order]) -> Iterator[pa.RecordBatch]:
+        """Have all instances do something, and yield what they find until they have done it."""
+        self.instances.tell_and_report(orders)
+        return self._until_done()
+
+    def _until_done(self) -> Iterator[pa.RecordBatch]:
+        while not isinstance(news := self._inbox.take_any(None, _never), Done):
+            assert isinstance(news, Found | Broke), "only reports are accepted"
+            yield from self._heard(news)
+
+    def _heard(self, report: Found | Broke | Done) -> Iterator[pa.RecordBatch]:
+        if isinstance(report, Broke):
+            raise report.error
+        assert isinstance(report, Found), "who waits for all to be done takes the report of it"
+        self.instances.handed_over(report)
+        self.rows_out += len(report.batch)
+        yield report.batch
+        self._leftovers.passed(report.nbytes)
+
+    def _give_up(self, operator: JoinOperator, failed: Failed) -> Iterator[pa.RecordBatch]:
+        while self._inbox.has_news():
+            news = self._inbox.take(None)
+            if news is not None and not isinstance(news, Failed):
+                yield from self._heed(operator, news)
+        for input, complete in enumerate(self.complete):
+            if not complete:
+                yield from self._everywhere([self._certainly(partial(_end, input))] * self.threads)
+        orders = [self._certainly(order) for order in self.instances.finishing()]
+        yield from self._everywhere(orders)
+        raise self._failure(failed)
+
+    def _certainly(self, order: Order) -> Order:
+        return lambda operator: self._certain(order(operator))
+
+
+def _never() -> bool:
+    return False
+
+
+def _nothing(operator: JoinOperator) -> Iterator[Matches]:
+    return iter(())
+
+
+def _end(input: int, operator: JoinOperator) -> Iterator[Matches]:
+    return operator.end(input)

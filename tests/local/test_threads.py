@@ -1,0 +1,359 @@
+"""Joins whose keys are divided among threads: the same rows, whatever happens."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import watersmeet as wm
+from tests.local.inputs import PATIENCE_S, Gate, batches, sides
+from tests.local.oracle import expected, rows_of
+from watersmeet.errors import (
+    ConditionFailed,
+    InvalidArgument,
+    MemoryTooSmall,
+    PromiseBroken,
+    RunClosed,
+    SourceFailed,
+)
+from watersmeet.local.instances import InstanceShares
+from watersmeet.local.threaded import ThreadedDriver
+from watersmeet.model import JoinType, Side
+from watersmeet.operators.family import ALGORITHMS
+
+SPILLING, SPILLING_ROWS = "2MB", 30_000
+"""Memory for two threads, in which these rows do not fit."""
+MANY = sides(SPILLING_ROWS)
+FEW = sides(500, keys=60)
+
+
+def parts(table: pa.Table, sizes: list[int]) -> Iterator[pa.RecordBatch]:
+    """The table in batches of these sizes, again and again."""
+    start, turn = 0, 0
+    while start < table.num_rows:
+        size = sizes[turn % len(sizes)]
+        yield from table.slice(start, size).to_batches() or [batches(table)[0].slice(0, 0)]
+        start, turn = start + size, turn + 1
+
+
+def instance_threads() -> list[threading.Thread]:
+    found = threading.enumerate()
+    return [each for each in found if each.name.startswith("watersmeet-instance")]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Two small inputs, how they arrive, and how they are joined."""
+
+    rows: tuple[int, int]
+    keys: int
+    sizes: list[int]
+    how: str
+    algorithm: str
+    threads: int
+    patience: float
+    """Seconds; without any, every moment without news is a stall."""
+    seed: int
+
+    def check(self) -> None:
+        tables = sides(300, keys=self.keys, seed=self.seed)
+        left, right = (side.slice(0, n) for side, n in zip(tables, self.rows, strict=True))
+        run = wm.local.join(
+            pa.RecordBatchReader.from_batches(left.schema, parts(left, self.sizes)),
+            pa.RecordBatchReader.from_batches(right.schema, parts(right, self.sizes[::-1])),
+            "k",
+            self.how,
+            algorithm=self.algorithm,
+            memory="16MB",
+            threads=self.threads,
+            wait_threshold=self.patience,
+        )
+        assert rows_of(run.read_all()) == expected(left, right, self.how)
+        assert run.metrics.rows_in == list(self.rows)
+        assert not instance_threads()
+
+
+schedules = st.builds(
+    Schedule,
+    rows=st.tuples(st.integers(0, 300), st.integers(0, 300)),
+    keys=st.sampled_from([1, 2, 40]),
+    sizes=st.lists(st.integers(1, 90), min_size=1, max_size=3),
+    how=st.sampled_from([str(how) for how in JoinType]),
+    algorithm=st.sampled_from(list(ALGORITHMS)),
+    threads=st.sampled_from([1, 2, 3]),
+    patience=st.sampled_from([0.0, 0.025]),
+    seed=st.integers(0, 3),
+)
+
+
+@settings(max_examples=12)
+@given(schedules)
+def test_any_schedule_gives_the_rows_of_the_oracle(schedule: Schedule) -> None:
+    schedule.check()
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(schedules)
+def test_any_of_many_schedules_gives_the_rows_of_the_oracle(schedule: Schedule) -> None:
+    schedule.check()
+
+
+def check_spilling(algorithm: str = "rpj", how: str = "inner", *, threads: int = 2) -> Any:
+    """A join of more rows than fit in memory; returns its run."""
+    left, right = MANY
+    run = wm.local.join(
+        iter(batches(left)),
+        iter(batches(right)),
+        "k",
+        how,
+        algorithm=algorithm,
+        memory=SPILLING,
+        threads=threads,
+        wait_threshold=0.001,
+    )
+    assert rows_of(run.read_all()) == expected(left, right, how)
+    assert run.metrics.rows_spilled
+    assert run._driver.memory.peak <= run._driver.memory.limit
+    assert run._driver.memory.used == 0
+    return run
+
+
+FAST = {("rpj", "inner"), ("pmj", "full"), ("pr-join", "inner"), ("diner", "left")}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "how"),
+    [
+        pytest.param(name, how, marks=[] if (name, how) in FAST else [pytest.mark.slow])
+        for name in ALGORITHMS
+        if name != "shj"
+        for how in ("inner", "full", "left", "anti")
+    ],
+)
+def test_what_does_not_fit_is_spilled_by_every_instance(algorithm: str, how: str) -> None:
+    check_spilling(algorithm, how)
+
+
+def test_a_key_that_has_all_rows_has_all_memory() -> None:
+    """One instance has all rows. They would not fit in half of the memory."""
+    rows = 60_000
+    left = pa.table({"k": np.full(rows, 7), "a": np.arange(rows)})
+    right = pa.table({"k": [7, 8], "b": [0, 1]})
+    shares, each = InstanceShares(8 * 2**20, 2), 60
+    assert shares.rows // 2 < each * rows < shares.most
+    run = wm.local.join(iter(batches(left)), iter(batches(right)), "k", memory="8MB", threads=2)
+    found = run.read_all()
+    assert found.num_rows == rows
+    assert pc.sum(found["a"]).as_py() == rows * (rows - 1) // 2
+    assert not run.metrics.rows_spilled
+
+
+def test_an_instance_that_has_more_than_its_part_gives_it_back() -> None:
+    """First all rows are of one key, then of all others."""
+    first = pa.table({"k": np.full(20_000, 7), "a": np.arange(20_000)})
+    later = pa.table({"k": np.arange(8, 30_008), "a": np.arange(30_000)})
+    left = pa.concat_tables([first, later])
+    right = pa.table({"k": np.arange(30_000), "b": np.arange(30_000)})
+    gate = Gate([], batches(right))
+    reader = pa.RecordBatchReader.from_batches(right.schema, iter(gate))
+
+    def opening() -> Iterator[pa.RecordBatch]:
+        yield from batches(left)
+        gate.open()
+
+    run = wm.local.join(opening(), reader, "k", memory=SPILLING, threads=2, wait_threshold=9)
+    assert rows_of(run.read_all()) == expected(left, right)
+    assert run._driver.memory.peak <= run._driver.memory.limit
+    assert isinstance(run._driver, ThreadedDriver)
+    spilled = [worker.operator.metrics.rows_spilled for worker in run._driver.instances.workers]
+    assert all(spilled)
+
+
+# ---- leaving and failing ------------------------------------------------------------------------
+
+
+def spilling(directory: Path) -> wm.local.LocalJoin:
+    run = wm.local.join(*MANY, on="k", memory=SPILLING, spill_dir=directory, threads=2)
+    while not run.metrics.rows_spilled:
+        next(run)
+    assert instance_threads()
+    return run
+
+
+def leave_with(run: wm.local.LocalJoin) -> None:
+    with pytest.raises(ZeroDivisionError), run:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("leave", [wm.local.LocalJoin.close, leave_with, list])
+def test_nothing_is_left_after(leave: Any, tmp_path: Path) -> None:
+    run = spilling(tmp_path)
+    leave(run)
+    assert not list(tmp_path.iterdir())
+    assert not instance_threads()
+    assert run.metrics.rows_out
+    assert run._driver.memory.used == 0
+
+
+def test_breaking_out_of_a_loop_is_enough(tmp_path: Path) -> None:
+    for _ in wm.local.join(*MANY, on="k", memory=SPILLING, spill_dir=tmp_path, threads=2):
+        break
+    gc.collect()
+    assert not list(tmp_path.iterdir())
+    assert not instance_threads()
+
+
+def test_another_thread_may_close_it_while_it_waits(tmp_path: Path) -> None:
+    gate = Gate(batches(MANY[1])[:1], [])
+    run = wm.local.join(MANY[0], gate, on="k", spill_dir=tmp_path, threads=2)
+    ended: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            list(run)
+        except RunClosed as error:
+            ended.append(error)
+
+    reading = threading.Thread(target=read, daemon=True)
+    reading.start()
+    gate.reached.wait(PATIENCE_S)
+    run.close()
+    reading.join(PATIENCE_S)
+    assert not reading.is_alive()
+    assert len(ended) == 1
+    assert not instance_threads()
+    assert not list(tmp_path.iterdir())
+    gate.open()
+
+
+def test_an_error_in_one_instance_stops_all_and_is_raised_once(tmp_path: Path) -> None:
+    def fails(batch: pa.RecordBatch) -> pa.Array:
+        if pc.any(pc.equal(batch["k"], 7)).as_py():
+            raise ZeroDivisionError("seven")
+        return pa.array([True] * batch.num_rows)
+
+    left, right = sides(4_000, keys=50)
+    run = wm.local.join(left, right, "k", condition=fails, spill_dir=tmp_path, threads=2)
+    with pytest.raises(ConditionFailed) as caught:
+        list(run)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert not instance_threads()
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(RunClosed, match="has failed"):
+        next(run)
+
+
+@pytest.mark.parametrize("how", ["inner", "full"])
+def test_a_source_that_raises_comes_last_with_its_own_error(how: str, tmp_path: Path) -> None:
+    left, right = FEW
+
+    def cut() -> Iterator[pa.RecordBatch]:
+        yield from batches(right.slice(0, 250), 50)
+        while not run._driver.complete[Side.LEFT]:
+            threading.Event().wait(0.001)
+        raise ConnectionError("line cut")
+
+    run = wm.local.join(left, cut(), "k", how, spill_dir=tmp_path, threads=2)
+    found: list[pa.RecordBatch] = []
+    with pytest.raises(SourceFailed, match="ConnectionError: line cut") as caught:
+        found += run
+    got = rows_of(pa.Table.from_batches(found, schema=run.schema))
+    wanted = expected(left, right.slice(0, 250), how)
+    # A left row without a partner may have had one to come.
+    assert got == {row: n for row, n in wanted.items() if row[0] is None or row[2] is not None}
+    assert caught.value.rows_out == sum(got.values())
+    assert not instance_threads()
+    assert not list(tmp_path.iterdir())
+
+
+# ---- what works, and what is refused ------------------------------------------------------------
+
+
+def test_batches_as_large_as_memory() -> None:
+    """The inputs borrow from all instances."""
+    left, right = MANY
+    run = wm.local.join(
+        iter(batches(left, SPILLING_ROWS)), iter(batches(right, 20_000)), "k",
+        memory=SPILLING, threads=2,
+    )  # fmt: skip
+    assert rows_of(run.read_all()) == expected(left, right)
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "rpj"])
+def test_bands_beside_keys(algorithm: str) -> None:
+    left, right = FEW
+    on: Any = ["k", wm.within(("a", "b"), 40)]
+    one, two = (
+        wm.local.join(left, right, on, algorithm=algorithm, threads=n).read_all() for n in (1, 2)
+    )
+    assert one.num_rows
+    assert rows_of(one) == rows_of(two)
+
+
+def test_keys_of_other_types_meet_in_one_instance() -> None:
+    left = pa.table({"k": pa.array(range(200), pa.int16()), "t": [f"t{n}" for n in range(200)]})
+    right = pa.table(
+        {"k": pa.array(range(200), pa.float64()), "t": pa.array([f"t{n}" for n in range(200)])}
+    )
+    assert wm.local.join(left, right, "k", threads=3).read_all().num_rows == 200
+    assert wm.local.join(left, right, ["k", "t"], threads=3).read_all().num_rows == 200
+    categories = right.set_column(1, "t", right["t"].dictionary_encode())
+    assert wm.local.join(left, categories, "t", threads=3).read_all().num_rows == 200
+
+
+def test_promises_are_kept_by_all_together() -> None:
+    """A row is late by the rows of all instances, and rows go as promises say."""
+    rows = 2_000
+    left = pa.table({"k": np.arange(rows) % 97, "at": np.arange(rows)})
+    right = pa.table({"k": np.arange(rows) % 97, "at": np.arange(rows)})
+    on: Any = ["k", wm.within("at", 5)]
+    promises = [wm.ordered(side, "at") for side in ("left", "right")]
+    run = wm.local.join(
+        iter(batches(left, 100)), iter(batches(right, 100)), on,
+        promises=promises, purge="memory", threads=2,
+    )  # fmt: skip
+    assert run.read_all().num_rows == rows
+    assert run.metrics.rows_purged
+    late = pa.concat_tables([left, left.slice(3, 1)])
+    with pytest.raises(PromiseBroken):
+        wm.local.join(late, right, on, promises=promises, threads=2).read_all()
+    dropped = wm.local.join(late, right, on, promises=promises, threads=2, on_broken="drop")
+    assert dropped.read_all().num_rows == rows
+    assert dropped.metrics.broken_promises == 1
+    assert not instance_threads()
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "words"),
+    [
+        ({"threads": 0}, InvalidArgument, "threads=0 is no number"),
+        ({"threads": True}, InvalidArgument, "threads=True is no number"),
+        ({"threads": "all"}, InvalidArgument, "threads='all' is no number"),
+        ({"threads": 2, "on": wm.within(("a", "b"), 1)}, InvalidArgument, "this join has none"),
+        ({"threads": 4, "memory": "3MB"}, MemoryTooSmall, "too little for 4 threads"),
+    ],
+)
+def test_what_cannot_be_is_refused_at_the_call(
+    more: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        wm.local.join(*FEW, **{"on": "k", **more})
+
+
+def test_explain_says_how_many_threads_join() -> None:
+    with wm.local.join(*FEW, "k", threads=2) as run:
+        next(run)
+        assert "2 threads" in " ".join(run.explain().split())
+        assert len(run.metrics.statistics()["arrival_probabilities"]) == 2
