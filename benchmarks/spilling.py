@@ -8,7 +8,9 @@ DuckDB gets the same limits.
 
 from __future__ import annotations
 
-from benchmarks.cases import Case, Claim, Input, Places
+from dataclasses import replace
+
+from benchmarks.cases import MB, Case, Claim, Input, Places
 from benchmarks.measured import Measured, measure_all
 from benchmarks.report import Row, Section, megabytes, million_per_second, seconds, times
 from benchmarks.room import room_for
@@ -16,16 +18,16 @@ from benchmarks.room import room_for
 ROWS = 2_000_000
 SHARE = 0.1
 ALGORITHMS = ("rpj", "xjoin", "hmj", "pmj")
+_MEANINGS = ("a tenth of the rows", "a tenth of the bytes")
+_TWO = {"threads": 2}
 
 
 def cases(*, quick: bool) -> list[Case]:
     rows = ROWS // 4 if quick else ROWS
     given = Input(rows=rows, distinct=rows)
     listed = []
-    for meaning, cap in (
-        ("a tenth of the rows", room_for(SHARE, given)),
-        ("a tenth of the bytes", int(SHARE * given.total_bytes)),
-    ):
+    caps = (room_for(SHARE, given), int(SHARE * given.total_bytes))
+    for meaning, cap in zip(_MEANINGS, caps, strict=True):
         listed += [
             Case(
                 name=f"{algorithm}, {meaning}",
@@ -38,6 +40,9 @@ def cases(*, quick: bool) -> list[Case]:
             )
             for algorithm in ALGORITHMS
         ]
+        if cap >= 2 * MB:  # The least that two threads take; a quick input's cap is smaller.
+            one = listed[-len(ALGORITHMS)]
+            listed.append(replace(one, name=f"rpj in 2 threads, {meaning}", settings=_TWO))
         listed.append(
             Case(
                 name=f"DuckDB, {meaning}",
@@ -61,7 +66,10 @@ def run(places: Places, *, quick: bool) -> Section:
         "spilling to local disk, two cores. `to DuckDB` is the total beside DuckDB's in the same "
         "memory.",
         rows=[_row(measured, case) for case in measured.cases.values()],
-        claims=[_claim(measured, case) for case in _rpj(measured)],
+        claims=[
+            *(_claim(measured, case) for case in _rpj(measured)),
+            *(claim for meaning in _MEANINGS for claim in _claims_of_threads(measured, meaning)),
+        ],
         measured=measured,
     )
 
@@ -82,7 +90,35 @@ def _row(measured: Measured, case: Case) -> Row:
 
 
 def _rpj(measured: Measured) -> list[Case]:
-    return [case for case in measured.cases.values() if case.algorithm == "rpj"]
+    return [
+        case for case in measured.cases.values() if case.algorithm == "rpj" and not case.settings
+    ]
+
+
+def _claims_of_threads(measured: Measured, meaning: str) -> list[Claim]:
+    two = f"rpj in 2 threads, {meaning}"
+    if two not in measured.cases:
+        return []
+    faster = measured.ratio(f"rpj, {meaning}", two)
+    claims = [
+        Claim(
+            claim=f"Two threads beside one, {meaning}",
+            target="at least 1.7x as fast, exact",
+            measured=times(faster),
+            holds=faster is not None and faster >= 1.7 and measured.exact(two),
+        )
+    ]
+    to_duckdb = measured.ratio(two, f"DuckDB, {meaning}")
+    if to_duckdb is not None:
+        claims.append(
+            Claim(
+                claim=f"Two threads beside DuckDB, {meaning}",
+                target="at most 2x its time",
+                measured=times(to_duckdb),
+                holds=to_duckdb <= 2,
+            )
+        )
+    return claims
 
 
 def _claim(measured: Measured, case: Case) -> Claim:

@@ -40,6 +40,11 @@ def cases(*, quick: bool) -> list[Case]:
         for case in one_core
         if case.engine != "operator"
     ]
+    two_cores += [
+        replace(case, name=f"{case.name}, 2 threads", settings={"threads": 2})
+        for case in two_cores
+        if case.engine == "local"
+    ]
     only_reading = [
         Case(name="reading the CSV only, ours, 1 core", engine="read", input=given, source="csv"),
         Case(
@@ -153,6 +158,7 @@ def _claims(measured: Measured) -> list[Claim]:
                 holds=our_first is not None and peer_first is not None and our_first <= peer_first,
             )
         )
+    claims += _claims_of_threads(measured)
     capped = "rpj local.join from CSV, capped"
     claims.append(
         Claim(
@@ -164,3 +170,22 @@ def _claims(measured: Measured) -> list[Claim]:
         )
     )
     return claims
+
+
+def _claims_of_threads(measured: Measured) -> list[Claim]:
+    one, two = "shj local.join, 2 cores", "shj local.join, 2 cores, 2 threads"
+    faster, to_duckdb = measured.ratio(one, two), measured.ratio(two, "DuckDB, 2 cores")
+    return [
+        Claim(
+            claim="Two threads beside one, in memory",
+            target="at least 1.7x as fast, exact",
+            measured=times(faster),
+            holds=faster is not None and faster >= 1.7 and measured.exact(two),
+        ),
+        Claim(
+            claim="Two threads beside DuckDB's two, in memory",
+            target="at most 1.5x its time",
+            measured=times(to_duckdb),
+            holds=to_duckdb is not None and to_duckdb <= 1.5,
+        ),
+    ]

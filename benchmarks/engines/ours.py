@@ -50,6 +50,7 @@ def _join(case: Case, sources: Sources, *, places: Places) -> Iterator[pa.Record
         algorithm=case.algorithm,
         memory=_ROOMY if case.memory is None else case.memory,
         spill_dir=places.spill,
+        **case.settings,
     ) as joined:
         yield from joined
 

@@ -252,3 +252,8 @@ def test_the_demo_finds_rows_in_the_stall_and_checks_itself(tmp_path: Path) -> N
     assert " 0 came in the stall" not in done.stdout
     assert "\x1b" not in done.stdout
     assert not list(tmp_path.iterdir())
+
+
+def test_threads_give_the_same_rows(files: Path) -> None:
+    joined("right.parquet", "--on", "k", "--threads", "2", "-o", "out.parquet", cwd=files)
+    assert rows_of(pq.read_table(files / "out.parquet")) == expected(LEFT, RIGHT)

@@ -24,7 +24,13 @@ ALGORITHMS = [
 
 
 def run(
-    algorithm: str, tmp_path: Path, *, right_rows: int, left_first: bool, wanted: int
+    algorithm: str,
+    tmp_path: Path,
+    *,
+    right_rows: int,
+    left_first: bool,
+    wanted: int,
+    threads: int = 1,
 ) -> tuple[dict[str, Any], int]:
     """What the process said, and its peak memory above idle."""
     order = {
@@ -32,7 +38,12 @@ def run(
         "right_rows": right_rows,
         "left_first": left_first,
         "wanted": wanted,
-        "settings": {"algorithm": algorithm, "memory": CAP, "spill_dir": str(tmp_path)},
+        "settings": {
+            "algorithm": algorithm,
+            "memory": CAP,
+            "spill_dir": str(tmp_path),
+            "threads": threads,
+        },
     }
     with Watched(["-m", "tests.memory.hot_key"]) as watched:
         watched.say(json.dumps(order))
@@ -58,7 +69,18 @@ def test_results_keep_coming_and_memory_does_not_grow(algorithm: str, tmp_path: 
 def test_a_hot_side_that_was_spilled_does_not_come_back_at_once(
     algorithm: str, tmp_path: Path
 ) -> None:
-    said, peak = run(algorithm, tmp_path, right_rows=10, left_first=True, wanted=2**62)
+    check_spilled(algorithm, tmp_path)
+
+
+@pytest.mark.slow
+def test_threads_that_have_nothing_to_do_leave_the_hot_side_within_the_cap(tmp_path: Path) -> None:
+    check_spilled("rpj", tmp_path, threads=3)
+
+
+def check_spilled(algorithm: str, tmp_path: Path, *, threads: int = 1) -> None:
+    said, peak = run(
+        algorithm, tmp_path, right_rows=10, left_first=True, wanted=2**62, threads=threads
+    )
     assert said["spilled"] > MILLION // 4, "memory held everything, so nothing was tested"
     assert said["results"] == 10 * MILLION
     lefts, rights = MILLION * (MILLION - 1) // 2, 45

@@ -51,12 +51,16 @@ def shaped(source: str, width: int, share: float, *, times: float, payload: str 
     return Shape(source=source, rows=rows, width=width, batch_rows=batch_rows, payload=payload)
 
 
-def joined(shape: Shape, algorithm: str, folder: Path) -> tuple[dict[str, Any], int]:
+def joined(
+    shape: Shape, algorithm: str, folder: Path, *, threads: int = 1
+) -> tuple[dict[str, Any], int]:
     """What the process said, and its peak above idle."""
     if shape.source in (*FILES, "dataset", "duckdb"):
         for side in (0, 1):
             write(shape, side, folder)
     settings = {"algorithm": algorithm, "memory": CAP, "spill_dir": str(folder)}
+    if threads > 1:
+        settings["threads"] = threads
     order = {"shape": asdict(shape), "folder": str(folder), "settings": settings}
     with Watched(["-m", "benchmarks.memory_worker"], look_every_s=0.005) as watched:
         watched.say(json.dumps(order))
@@ -67,8 +71,8 @@ def joined(shape: Shape, algorithm: str, folder: Path) -> tuple[dict[str, Any], 
         return said, watched.peak_anonymous_bytes()
 
 
-def check(shape: Shape, algorithm: str, folder: Path) -> None:
-    said, peak = joined(shape, algorithm, folder)
+def check(shape: Shape, algorithm: str, folder: Path, *, threads: int = 1) -> None:
+    said, peak = joined(shape, algorithm, folder, threads=threads)
     total = shape.rows * (shape.rows - 1) // 2
     assert said["failure"] is None
     assert (said["rows"], said["left"], said["right"]) == (shape.rows, total, total)
@@ -132,3 +136,29 @@ def test_the_cap_holds_for_lists_in_every_algorithm(
 @pytest.mark.parametrize("algorithm", SPILLING)
 def test_the_cap_holds_for_every_algorithm(algorithm: str, share: float, tmp_path: Path) -> None:
     check(shaped("iterator", 1_000, share, times=3), algorithm, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "width", "share", "algorithm", "threads"),
+    [
+        ("iterator", 40, 1 / 32, "rpj", 2),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in [
+                ("iterator", 4_000, 0.95, "rpj", 2),
+                ("iterator", 40, 1 / 2, "rpj", 4),
+                ("parquet", 40, 1 / 32, "rpj", 4),
+                ("iterator", 4_000, 1 / 8, "pmj", 3),
+                ("iterator", 4_000, 1 / 8, "xjoin", 3),
+                ("iterator", 40, 1 / 8, "diner", 2),
+                ("iterator", 40, 1 / 8, "pr-join", 2),
+                ("csv", 40, 1 / 32, "hmj", 2),
+                ("iterator", 400_000, 1 / 32, "rpj", 2),
+            ]
+        ),
+    ],
+)
+def test_threads_share_one_cap(
+    source: str, width: int, share: float, algorithm: str, threads: int, tmp_path: Path
+) -> None:
+    check(shaped(source, width, share, times=3), algorithm, tmp_path, threads=threads)

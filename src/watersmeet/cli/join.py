@@ -59,6 +59,9 @@ def add_parser(commands: Any) -> None:
         "--how", default="inner", help="inner (default), left, right, full, semi or anti"
     )
     parser.add_argument("--algorithm", default="auto", help="auto (default), rpj, shj, diner, ...")
+    parser.add_argument(
+        "--threads", type=int, help="how many threads join, each its part of the keys (default 1)"
+    )
     add_running(parser)
 
 
@@ -103,6 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
             algorithm=arguments.algorithm,
             memory=arguments.memory,
             spill_dir=arguments.spill_dir,
+            threads=arguments.threads,
         ),
         arguments,
         inputs=inputs,
