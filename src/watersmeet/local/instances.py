@@ -43,7 +43,7 @@ class InstanceShares:
         whole, each = MemoryShares.split(limit), MemoryShares.split(self.instance)
         self.waiting = whole.input // 2
         """Batches that have arrived and are not divided yet."""
-        self.turn = whole.input // 8
+        self.turn = whole.input // 4
         """What is divided at a time."""
         self.divided = whole.input // 4
         """Rows that are divided and wait for their instance."""
