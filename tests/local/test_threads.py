@@ -342,6 +342,11 @@ def test_promises_are_kept_by_all_together() -> None:
         ({"threads": True}, InvalidArgument, "threads=True is no number"),
         ({"threads": "all"}, InvalidArgument, "threads='all' is no number"),
         ({"threads": 2, "on": wm.within(("a", "b"), 1)}, InvalidArgument, "this join has none"),
+        (
+            {"threads": 2, "promises": [wm.unique("left", "k")], "punctuations": "over"},
+            InvalidArgument,
+            "punctuations='over'",
+        ),
         ({"threads": 4, "memory": "3MB"}, MemoryTooSmall, "too little for 4 threads"),
     ],
 )

@@ -14,12 +14,14 @@ from watersmeet.local.dividing import end_to_end
 from watersmeet.local.driver import Driver
 from watersmeet.local.instances import Instances, InstanceShares
 from watersmeet.local.news import Arrived, Broke, Done, Ended, Failed, Found, LaidDown, Wanted
+from watersmeet.local.promised import Promised
 from watersmeet.local.sources import MAX_ROWS, Source
 from watersmeet.local.worker import Order
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.enriching import EnrichQuestion
 from watersmeet.operators.family import has_partitions, make_operator, make_promised
 from watersmeet.operators.many import ManyQuestion
+from watersmeet.operators.promised.join import KeepsRows
 from watersmeet.operators.question import Question
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches
@@ -35,7 +37,7 @@ _FEWEST_PARTITIONS = 8
 _FIRST_ROWS = 1024
 
 
-def parse_threads(threads: Any, on: Any, limit: int) -> int:
+def parse_threads(threads: Any, on: Any, limit: int, *, promised: Promised | None) -> int:
     """How many threads a join of these columns, in so much memory, runs in."""
     if threads is None:
         return 1
@@ -51,6 +53,12 @@ def parse_threads(threads: Any, on: Any, limit: int) -> int:
             f"threads={threads} divides rows by the keys that must be equal, and this join has "
             "none.",
             remedy="Give threads=1, or name columns that must be equal beside the band.",
+        )
+    if threads > 1 and promised is not None and promised.punctuations is not None:
+        raise InvalidArgument(
+            f"threads={threads} with punctuations={promised.punctuations!r}: what one thread will "
+            "not find any more, another one may.",
+            remedy="Give threads=1, or no punctuations.",
         )
     if limit < threads * SMALLEST_MEMORY:
         raise MemoryTooSmall(
@@ -103,7 +111,7 @@ class ThreadedDriver(Driver):
 
     def _make_instances(
         self, schema: JoinSchema, *, tuning: Tuning | None = None, **options: Any
-    ) -> JoinOperator:
+    ) -> KeepsRows:
         name = self.question.algorithm
         if has_partitions(name):
             # As many in all as one operator would have: each is written and merged by itself.
@@ -120,8 +128,9 @@ class ThreadedDriver(Driver):
         self.instances = Instances(
             schema, instance, threads=self.threads, memory=self.memory, inbox=self._inbox
         )
-        # It has all that this driver, and promises, ask of an operator: no state is saved here.
-        return cast(JoinOperator, self.instances)
+        # It has all that this driver, and promises, ask of an operator: no state is saved here, and
+        # no promise is passed on.
+        return cast(KeepsRows, self.instances)
 
     def _run(self) -> Generator[pa.RecordBatch]:
         self._start()
