@@ -184,9 +184,6 @@ BUGS = {
     "an instance tells keys of others": Bug(
         "", (PassedOn, "rows"), "markers = self._own(markers)", "pass"
     ),
-    "what instances noted is forgotten": Bug(
-        "", (PassedOn, "__init__"), 'for place, some in before["gathered"]', "for place, some in []"
-    ),
     "what is held back is lost over a restart": Bug(
         "", (Passing, "load"), 'self._held = Promises.load(saved["held"])', "pass"
     ),
