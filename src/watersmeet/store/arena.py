@@ -57,6 +57,7 @@ class Arena:
         """Drop the items from `start` on, and hand back their memory but for a little of it."""
         first = start * self._item
         if self._huge:  # whole pages only: what is left of one is small pages from then on
+            first = max(first, 1)  # and the first one stays, however few items are left
             first += -(self._before + first) % HUGE_PAGE
         else:
             first += self._spare
