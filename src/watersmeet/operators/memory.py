@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from watersmeet.kernels import matching
 from watersmeet.kernels.hashing import partition_of
 from watersmeet.model import Side
 from watersmeet.policies.flush import Victim
@@ -197,6 +198,12 @@ class PartitionedMemory(MemoryPart):
         """The partition of each code."""
         partitions: NDArray[np.uint16] = partition_of(codes, self._partitions)
         return partitions
+
+    def count(self, codes: Codes) -> NDArray[np.int64]:
+        """How many of these codes are of each partition."""
+        counts = np.zeros(self._partitions, np.int64)
+        matching.count_partitions(codes, counts)
+        return counts
 
     def drop(self, side: Side, keep: Mask, gone: NDArray[np.int64]) -> None:
         """Drop the rows of a side that are not kept; `gone[p]` of them are of partition p."""

@@ -9,9 +9,8 @@ exact says nothing about that code, because other values have it too.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +19,9 @@ import pyarrow.types as pt
 from watersmeet.kernels import promised
 from watersmeet.rows.band_codecs import float_code, float_of, floats_of, step_code
 from watersmeet.rows.bands import Width, number_of, steps_in
-from watersmeet.rows.buffers import aligned, fixed_bytes, has_offsets, variable_bytes
+from watersmeet.rows.buffers import has_offsets, variable_bytes
 from watersmeet.rows.encoded import Codes
-from watersmeet.rows.leaves import Fixed, Leaves, Mask, slots_of
+from watersmeet.rows.leaves import Leaves, Mask, slots_of
 from watersmeet.rows.promises import LAST_CODE
 from watersmeet.rows.types import (
     Incomparable,
@@ -62,14 +61,6 @@ class Axis:
     kind: pa.DataType
     source: pa.DataType
     padding: int = 0
-    _steps: np.dtype[Any] | None = field(init=False, repr=False, compare=False)
-    """Of values that are whole numbers and are compared as they are; None for all others."""
-
-    def __post_init__(self) -> None:
-        whole = self.kind == self.source and (
-            pt.is_integer(self.kind) or pt.is_date32(self.kind) or pt.is_timestamp(self.kind)
-        )
-        object.__setattr__(self, "_steps", slots_of(self.kind)[0].dtype if whole else None)
 
     @classmethod
     def of(cls, kind: pa.DataType, source: pa.DataType, padding: int = 0) -> Axis | None:
@@ -96,9 +87,6 @@ class Axis:
         return rounds(self.source, self.kind)
 
     def encode(self, values: pa.Array) -> Coded:
-        if self._steps is not None and values.type == self.source and not values.null_count:
-            steps = aligned(fixed_bytes(values, self._steps.itemsize).view(self._steps))
-            return Coded(_code(steps), None)
         if self.is_text:
             return self._encode_text(values)
         if pt.is_floating(self.kind):
@@ -110,7 +98,9 @@ class Axis:
         leaves = Leaves()
         leaves.add(values, self.kind)
         (steps,) = leaves.fixed
-        return Coded(_code(steps), leaves.valid)
+        if steps.dtype.kind == "u":
+            return Coded(steps.astype(np.uint64), leaves.valid)
+        return Coded(step_code(steps.astype(np.int64, copy=False)), leaves.valid)
 
     def _encode_text(self, values: pa.Array) -> Coded:
         values = unwrapped(values)
@@ -153,9 +143,3 @@ class Axis:
         if up:
             return np.where(codes > LAST_CODE - steps, np.uint64(LAST_CODE), codes + steps)
         return np.where(codes < steps, np.uint64(0), codes - steps)
-
-
-def _code(steps: Fixed) -> Codes:
-    if steps.dtype.kind == "u":
-        return steps.astype(np.uint64)
-    return step_code(steps.astype(np.int64, copy=False))

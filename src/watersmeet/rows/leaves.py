@@ -8,6 +8,7 @@ itself matches nothing, so it needs no flag.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,14 @@ def _slot(kind: pa.DataType) -> LeafType:
     return LeafType(np.dtype(f"<{letter}{kind.byte_width}"), kind.bit_width)
 
 
+@lru_cache
+def _whole_numbers(kind: pa.DataType) -> np.dtype[Any] | None:
+    """Of a key that is compared as its bytes stand in an array of this type; None for others."""
+    if pt.is_integer(kind) or pt.is_date32(kind) or pt.is_timestamp(kind):
+        return _slot(kind).dtype
+    return None
+
+
 @dataclass(slots=True)
 class Leaves:
     """Canonical values of every leaf of a key, and which rows can match anything.
@@ -80,6 +89,12 @@ class Leaves:
 
     def add(self, array: pa.Array, kind: pa.DataType, *, padding: int = 0) -> None:
         """Add one key column. A row that is null here matches nothing."""
+        if array.type == kind and (dtype := _whole_numbers(kind)) is not None:
+            # The same as below, without asking for everything that others are.
+            if array.null_count:
+                self._only(array.is_valid().to_numpy(zero_copy_only=False))
+            self.fixed.append(_view(array, dtype))
+            return
         array = unwrapped(array)
         if padding:
             array = padded(array, padding)

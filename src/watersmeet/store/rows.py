@@ -45,6 +45,8 @@ class RowStore:
         self._columns = [
             make_column(kind, rows=rows, nbytes=nbytes, huge=huge) for kind in schema.types
         ]
+        self._variable_bytes = 0
+        """Of all columns."""
         self._mean_bytes = float(each)
         self._variable = [n for n, kind in enumerate(schema.types) if is_variable(kind)]
         self._longest = 0
@@ -80,6 +82,7 @@ class RowStore:
         for column, values in zip(self._columns, rows.columns, strict=True):
             column.append(start, values)
         self._stamps.array[start : self._count] = stamps
+        self._variable_bytes = self._count_bytes()
         self._longest = max(self._longest, longest_values([rows.column(n) for n in self._variable]))
 
     def remove(self, keep: Mask) -> None:
@@ -89,6 +92,7 @@ class RowStore:
         self._stamps.release(self._count)
         for column in self._columns:
             column.close_gaps(keep)
+        self._variable_bytes = self._count_bytes()
 
     # ---- bytes ----------------------------------------------------------------------------------
 
@@ -109,8 +113,10 @@ class RowStore:
         return self.mean_bytes() if len(self) else self._mean_bytes
 
     def _bytes_of_rows(self) -> int:
-        variable = sum(column.variable_bytes for column in self._columns)
-        return len(self) * self._row_bytes + variable
+        return self._count * self._row_bytes + self._variable_bytes
+
+    def _count_bytes(self) -> int:
+        return sum(column.variable_bytes for column in self._columns)
 
 
 class IndexedRows(RowStore, ABC):

@@ -44,6 +44,10 @@ class Table(IndexedRows):
         codes: Codes = self.index.nodes[index, 0]
         return codes
 
+    def codes_from(self, first: int) -> Codes:
+        """The codes of all rows from number `first` on."""
+        return np.ascontiguousarray(self.index.nodes[first : len(self), 0])
+
     def add(
         self,
         codes: Codes,

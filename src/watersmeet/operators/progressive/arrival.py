@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.errors import MemoryTooSmall
-from watersmeet.kernels import matching
 from watersmeet.model import Side
 from watersmeet.operators.emitter import Stamps, in_order
 from watersmeet.operators.memory import NewRows, Reasons
@@ -20,7 +19,7 @@ from watersmeet.policies.flush import Held
 from watersmeet.rows.address import Matches, Rows, RowSource
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.edges import TakenRows
-from watersmeet.rows.values import rows_where
+from watersmeet.rows.values import rows_at
 from watersmeet.store.index import Codes
 from watersmeet.store.runs import RunWriter, by_code, write_run
 from watersmeet.store.spill import IoKind
@@ -50,7 +49,7 @@ class ArrivalStage:
         # Before these rows are stamped: a sweep takes it that all rows with a stamp are stored.
         if workspace.may_sweep and self._memory.overflow(piece):
             yield from self._sweep()
-        counts = self._count(codes)
+        counts = self._memory.count(codes)
         workspace.rates.arrived(side, counts, now)
         workspace.distinct.update(codes)
         if any(workspace.emitter.marked):
@@ -70,14 +69,16 @@ class ArrivalStage:
             yield from self._meet(side, codes, source, stamps)
             keep = self._undecided(side, coded, stamps)
             if keep is not None and not keep.all():
-                gone = np.flatnonzero(~keep)
-                workspace.metrics.dropped_on_arrival += len(gone)
-                yield from workspace.emitter.unmatched(side, source, gone, stamps)
-                if len(gone) == len(rows):
+                index = np.flatnonzero(keep)
+                workspace.metrics.dropped_on_arrival += len(rows) - len(index)
+                if workspace.schema.how.keeps_unmatched(side):
+                    gone = np.flatnonzero(~keep)
+                    yield from workspace.emitter.unmatched(side, source, gone, stamps)
+                if not len(index):
                     workspace.report_memory()
                     return
-                codes, stamps, rows = codes[keep], stamps[keep], rows_where(rows, keep)
-                counts = self._count(codes)
+                codes, stamps, rows = codes[index], stamps[index], rows_at(rows, index)
+                counts = self._memory.count(codes)
                 piece = piece._replace(rows=rows)
                 if self._memory.overflow(piece):  # if all of them would not fit, count these
                     piece = piece._replace(nbytes=batch_bytes(rows))
@@ -145,7 +146,7 @@ class ArrivalStage:
         for side, table in zip(Side, self._memory.tables, strict=True):
             keep = self._workspace.emitter.undecided(side, table.stamps)
             if keep is not None and 2 * np.count_nonzero(keep) < len(table):
-                gone = self._count(table.codes(np.flatnonzero(~keep)))
+                gone = self._memory.count(table.codes(np.flatnonzero(~keep)))
                 self._memory.drop(side, keep, gone)
 
     # ---- making room ----------------------------------------------------------------------------
@@ -215,8 +216,3 @@ class ArrivalStage:
             for found, asked in left.index.find(right.codes(rows), self._workspace.pairs):
                 index = (found, rows[asked])
                 yield from self._workspace.emitter.pairs((left, right), index, at, Stage.MM)
-
-    def _count(self, codes: Codes) -> NDArray[np.int64]:
-        counts = np.zeros(self._workspace.tuning.partitions, np.int64)
-        matching.count_partitions(codes, counts)
-        return counts

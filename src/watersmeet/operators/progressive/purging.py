@@ -51,13 +51,16 @@ from numpy.typing import NDArray
 from watersmeet.model import Side
 from watersmeet.operators.emitter import Stamps
 from watersmeet.operators.progressive.debt import find_debt
+from watersmeet.operators.progressive.watching import CodedRows, Watching
 from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
-from watersmeet.rows.address import Matches, Rows
+from watersmeet.rows.address import Index, Matches, Rows
 from watersmeet.rows.edges import TakenRows
+from watersmeet.rows.encoded import Codes
 from watersmeet.rows.leaves import Mask
 from watersmeet.rows.promises import Promise, Ranges, intersect
 from watersmeet.store.runs import Piece, RunWriter, Spans, SpilledRun, united_spans
 from watersmeet.store.spill import IoKind
+from watersmeet.store.table import Table
 
 # How many ranges both sides must have promised before these promises are forgotten. To forget them
 # costs a save of all rows in memory.
@@ -116,11 +119,14 @@ class Purging:
         return any(self._workspace.watching.unswept) or self.is_behind
 
     def sweep_new(self) -> Iterator[Matches]:
-        """Drop rows in memory that may go since promises came."""
+        """Drop rows in memory that may go since promises came, and those that are decided."""
         watching = self._workspace.watching
         for side in Side:
             if watching.unswept[side.other]:
                 yield from self._sweep_side(side, since=0)
+            elif side in self._workspace.emitter.one_partner:
+                table = self._workspace.memory.tables[side]
+                yield from self._drop(side, table, self._decided(table.stamps))
         watching.sweep_is_done()
 
     def sweep(self) -> Iterator[Matches]:
@@ -140,25 +146,42 @@ class Purging:
         workspace = self._workspace
         table, purged = workspace.memory.tables[side], workspace.purged[side]
         np.maximum(purged, self._owing_nothing(side), out=purged)
-        first = int(np.searchsorted(table.stamps, since))
-        codes, stamps = table.codes(np.arange(first, len(table))), table.stamps[first:]
+        first = int(np.searchsorted(table.stamps, since)) if since else 0
+        if first == len(table):
+            return
+        gone = self._without_partners(side, table, first)
+        if workspace.emitter.decides(side):
+            gone |= self._decided(table.stamps[first:])
+        yield from self._drop(side, table, gone)
+
+    def _without_partners(self, side: Side, table: Table, first: int) -> Mask:
+        """Which rows from number `first` on owe nothing and will find no partner."""
+        workspace, watching = self._workspace, self._workspace.watching
+        codes, stamps = table.codes_from(first), table.stamps[first:]
+        purged = workspace.purged[side]
+        every = np.arange(first, len(table))
+        if int(stamps[-1]) < int(purged.min()):  # all of them: so it is where nothing is on disk
+            return watching.without_partners(side, _coded(watching, side, table, codes, every))
         gone = stamps < purged[workspace.memory.partition_of(codes)]
-        early = TakenRows(Rows(table, first + np.flatnonzero(gone)))
-        watching = workspace.watching
-        gone[gone] = watching.without_partners(side, watching.coded(side, codes[gone], early))
-        undecided = workspace.emitter.undecided(side, stamps)
-        if undecided is not None:
-            gone |= ~undecided
+        coded = _coded(watching, side, table, codes[gone], every[gone])
+        gone[gone] = watching.without_partners(side, coded)
+        return np.asarray(gone)
+
+    def _decided(self, stamps: Stamps) -> Mask:
+        """Which rows of a side that is decided by a partner have found one."""
+        return ~self._workspace.emitter.marks.unmarked(stamps)
+
+    def _drop(self, side: Side, table: Table, gone: Mask) -> Iterator[Matches]:
+        """Drop some of the last rows of a table; `gone` is about as many of them as it has."""
+        workspace = self._workspace
+        first = len(table) - len(gone)
         index = first + np.flatnonzero(gone)
         if not len(index):
             return
         yield from workspace.emitter.unmatched(side, table, index, table.stamps)
         keep = np.ones(len(table), np.bool_)
-        keep[index] = False
-        counts = np.bincount(
-            workspace.memory.partition_of(codes[gone]), minlength=workspace.tuning.partitions
-        )
-        workspace.memory.drop(side, keep, counts)
+        np.logical_not(gone, out=keep[first:])
+        workspace.memory.drop(side, keep, workspace.memory.count(table.codes(index)))
         workspace.metrics.rows_purged += len(index)
         workspace.report_memory()
 
@@ -168,6 +191,8 @@ class Purging:
         if not workspace.algorithm.joins_on_arrival:  # memory may owe memory, or come to owe it
             return np.zeros(workspace.tuning.partitions, np.int64)
         stamps = np.full(workspace.tuning.partitions, workspace.stamp)
+        if not workspace.expected.on_disk[side.other].any():
+            return stamps
         resident = workspace.memory.tables[side].by_partition
         for p, disk in enumerate(workspace.disk.partitions):
             if disk.runs[side.other] and resident[p]:
@@ -299,7 +324,7 @@ class Purging:
         emitter = self._workspace.emitter
         gone = np.zeros(len(piece), np.bool_)
         if emitter.decides(side):
-            gone = ~emitter.marks.unmarked(piece.ats)
+            gone = self._decided(piece.ats)
         if owes:
             return gone
         watching = self._workspace.watching
@@ -317,8 +342,7 @@ class Purging:
             return
         for side, table in zip(Side, workspace.memory.tables, strict=True):
             every = np.arange(len(table))
-            columns = TakenRows(Rows(table, every))
-            coded = watching.coded(side, table.codes(every), columns)
+            coded = _coded(watching, side, table, table.codes_from(0), every)
             if watching.without_partners(side, coded).any():
                 return
         self.spent = both
@@ -349,6 +373,11 @@ class Purging:
         self._workspace.purged[:] = saved["purged"]
         self._read_after = saved["read_after"]
         self._heard_before = saved.get("heard_before", 0)
+
+
+def _coded(watching: Watching, side: Side, table: Table, codes: Codes, index: Index) -> CodedRows:
+    """Rows of a table with their codes; `codes` are those under the first predicate."""
+    return watching.coded(side, codes, TakenRows(Rows(table, index)))
 
 
 class _Output:

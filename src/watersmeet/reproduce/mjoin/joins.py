@@ -28,6 +28,11 @@ from watersmeet.store.spill import SpillArea
 
 _PROMISES = (unique("left", "sno"), punctuated("right", "is_punctuation", {"sno": "equal"}))
 
+# As often as joins with promises are tidied elsewhere (operators/promised/join.py).
+_TIDY_AFTER = 64
+
+_SERIAL_NUMBERS = pa.schema([ACCESS.field("sno")])
+
 # Given, because measuring a disk takes longer than many turns do.
 _TUNING = Tuning(costs=Costs(random=0.01, sequential=0.001))
 
@@ -50,13 +55,18 @@ class NewsJoin:
             spill=SpillArea(directory),
             tuning=_TUNING,
             watched=self._watched.predicates,
+            # An access goes when it has met its item: serial numbers are unique among the news.
+            one_partner=[Side.RIGHT] if variant.promises else [],
         )
         self._unpurged: list[Numbers] = []
+        self._untidy = 0
 
     def push(self, side: Side, rows: pa.RecordBatch) -> None:
         self._take(self._join.push(side, rows))
-        if side is Side.LEFT and self._variant.promises:
-            self._promise(side, rows)
+        self._untidy += self._variant.promises
+        if self._untidy == _TIDY_AFTER:
+            self._untidy = 0
+            self._take(self._join.tidy())
 
     def punctuate(self, items: Numbers) -> None:
         """No more accesses to these items come: purge at once, or when there are enough."""
@@ -72,11 +82,10 @@ class NewsJoin:
             return
         self._unpurged.clear()
         for group in groups:
-            nothing = pa.nulls(len(group), pa.string())
-            self._promise(Side.RIGHT, pa.record_batch([pa.array(group), nothing], schema=ACCESS))
+            self._promise(Side.RIGHT, pa.record_batch([pa.array(group)], schema=_SERIAL_NUMBERS))
 
     def _promise(self, side: Side, rows: pa.RecordBatch) -> None:
-        """No more rows come that have the serial numbers of these."""
+        """No more rows come that have the serial numbers of these, which are in column 0."""
         (codes,) = self._watched.codes(side, rows)
         self._take(self._join.punctuate(side, Promise.of_codes(1, codes)))
 
