@@ -110,7 +110,7 @@ BUGS = {
     ),
     "rows in memory go without a word": Bug(
         "rpj",
-        (Purging, "_sweep_side"),
+        (Purging, "_drop"),
         "yield from workspace.emitter.unmatched(side, table, index, table.stamps)",
         "yield from ()",
     ),
@@ -168,6 +168,24 @@ BUGS = {
         (Watching, "spans"),
         "(int(codes.min()), int(codes.max()))",
         "(int(codes.min()), int(codes.min()))",
+    ),
+    "all rows in memory count as owing nothing when the last of them does": Bug(
+        "rpj",
+        (Purging, "_without_partners"),
+        "int(stamps[-1]) < int(purged.min())",
+        "int(stamps[-1]) < int(purged.max())",
+    ),
+    "the last code that is promised is left out": Bug(
+        "rpj",
+        (promised, "find_covered"),
+        "if count == 0 or stop > highest:",
+        "if count == 0 or stop >= highest:",
+    ),
+    "a row is looked for only in the range of the row before, and in those before that": Bug(
+        "rpj",
+        (promised, "find_covered"),
+        "if start < ranges[place, 0] or start > ranges[place, 1]:",
+        "if start < ranges[place, 0]:",
     ),
     "one predicate that is promised is not enough": Bug(
         "rpj",

@@ -65,6 +65,9 @@ from watersmeet.store.table import Table
 # How many ranges both sides must have promised before these promises are forgotten. To forget them
 # costs a save of all rows in memory.
 _MANY_SPENT = 256
+# Fewer rows of a side are not looked through only for those that have found their only partner:
+# they take little memory, and go when more have come or the join is tidied.
+_MANY_DECIDED = 512
 
 
 class Purging:
@@ -119,14 +122,16 @@ class Purging:
         return any(self._workspace.watching.unswept) or self.is_behind
 
     def sweep_new(self) -> Iterator[Matches]:
-        """Drop rows in memory that may go since promises came, and those that are decided."""
+        """Drop rows in memory that may go since promises came. Rows that have found their only
+        partner go, too, if there are enough rows to be worth it."""
         watching = self._workspace.watching
         for side in Side:
             if watching.unswept[side.other]:
                 yield from self._sweep_side(side, since=0)
             elif side in self._workspace.emitter.one_partner:
                 table = self._workspace.memory.tables[side]
-                yield from self._drop(side, table, self._decided(table.stamps))
+                if len(table) >= _MANY_DECIDED:
+                    yield from self._drop(side, table, self._decided(table.stamps))
         watching.sweep_is_done()
 
     def sweep(self) -> Iterator[Matches]:
