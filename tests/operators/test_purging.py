@@ -121,3 +121,27 @@ def test_a_promise_about_a_predicate_that_there_is_not_is_refused(tmp_path: Path
     with pytest.raises(InvalidArgument, match="predicate 1, and this join has 1"):
         list(join.punctuate(L, Promise.between(1, 0, 5)))
     join.close()
+
+
+@pytest.mark.parametrize("rows", [100, 1000])
+def test_many_rows_that_met_their_only_partner_go_with_the_next_sweep(
+    rows: int, tmp_path: Path
+) -> None:
+    """Few wait until the join is tidied: to look for them would cost more than it frees."""
+    join = make_progressive(
+        "rpj",
+        SCHEMA,
+        memory=MemoryAccount(2**24),
+        spill=SpillArea(tmp_path),
+        tuning=Tuning(costs=COSTS),
+        one_partner=[R],
+    )
+    list(join.push(R, batch(R, range(rows))))
+    list(join.push(L, batch(L, range(rows - 50))))
+    list(join.punctuate(R, Promise.of_codes(0, SCHEMA.encode(L, batch(L, [5])).codes)))
+    left, right = map(len, join.workspace.memory.tables)
+    assert left == rows - 51
+    assert right == (50 if rows == 1000 else rows)
+    list(join.tidy())
+    assert len(join.workspace.memory.tables[R]) == 50
+    join.close()

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from tests.keyed import Pairs, matching, valid
 from watersmeet.model import Side
 from watersmeet.rows.keys import CodeKeys, PackedKeys, PayloadKeys
+from watersmeet.rows.leaves import Leaves
 from watersmeet.rows.schema import JoinSchema
 
 Value = Any
@@ -387,3 +388,21 @@ def test_no_rows_and_only_nulls(name: str) -> None:
 
 def left_batch(kind: Kind, rows: int) -> pa.RecordBatch:
     return pa.record_batch({"k": pa.nulls(rows, kind.type)})
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.int8(), pa.uint64(), pa.int64(), pa.date32(), pa.timestamp("us", "UTC")], ids=str
+)
+def test_whole_numbers_are_read_as_they_are_in_every_other_way(kind: pa.DataType) -> None:
+    steps = pa.array([3, None, 0, 7, None, 5], pa.int32())
+    values = steps.cast(pa.int64()).cast(kind) if kind.bit_width == 64 else steps.cast(kind)
+    for array in (values, values.slice(1, 3), values.slice(2, 2), values.slice(0, 0)):
+        short, long = Leaves(), Leaves()
+        short.add(array, kind)
+        long.add(array.dictionary_encode(), kind)
+        there = array.is_valid().to_numpy(zero_copy_only=False)
+        for leaves in (short, long):
+            assert (leaves.valid is None) == there.all()
+            assert leaves.valid is None or leaves.valid.tolist() == there.tolist()
+        assert short.fixed[0].dtype == long.fixed[0].dtype
+        assert short.fixed[0][there].tolist() == long.fixed[0][there].tolist()

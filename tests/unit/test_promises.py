@@ -77,6 +77,28 @@ def test_what_is_covered_is_what_was_promised_and_not_forgotten(
     assert not promises.broken_by(0, 0, codes).any()
 
 
+@given(
+    promised=RANGES,
+    asked=st.lists(st.tuples(st.sampled_from(CODES), st.sampled_from(CODES)), max_size=40),
+)
+def test_what_is_covered_does_not_depend_on_what_was_asked_before(
+    promised: list[list[int]], asked: list[tuple[int, int]]
+) -> None:
+    """Ranges are looked for near the one before: rows in any order must get the same answers."""
+    promises = Promises()
+    promises.accept(0, Promise(0, ranges_of(promised)))
+    first, last = ranges_of([list(both) for both in asked]).T
+    together = promises.cover(0, 0, first, last)
+    alone = [promises.cover(0, 0, first[k : k + 1], last[k : k + 1])[0] for k in range(len(asked))]
+    assert together.tolist() == alone
+    lying = [
+        any(a <= x and y <= b for a, b in unite(ranges_of(promised)).tolist()) for x, y in asked
+    ]
+    assert together.tolist() == [
+        inside or x > y for inside, (x, y) in zip(lying, asked, strict=True)
+    ]
+
+
 def test_an_empty_reach_needs_no_promise() -> None:
     first, last = np.array([7], np.uint64), np.array([6], np.uint64)
     assert Promises().cover(0, 0, first, last).tolist() == [True]
