@@ -178,15 +178,21 @@ def close(folder: Path, *, rows: int, files: int, width: int, keys: int = 0) -> 
     return Relations(left=tables[0], right=tables[1])
 
 
+BEGINS = 1_700_000_000
+"""The first second of events: one of our days. Spark's watermark begins at the first moment of
+1970, and rows that are not later are late to it: of events that began there, it dropped those of
+the first second."""
+
+
 def passing(folder: Path, *, rows: int, files: int, keys: int, span: int, late: int) -> Relations:
-    """Events of a `span` of seconds, with random keys. They come in the order of their times, but
-    for some that come later, by up to `late` seconds."""
+    """Events of a `span` of seconds since `BEGINS`, with random keys. They come in the order of
+    their times, but for some that come later, by up to `late` seconds."""
     tables = []
     for number, name in enumerate(("left", "right")):
         rng = np.random.default_rng([rows, keys, number])
         moments = np.sort(rng.integers(0, span, rows))
         order = np.argsort(moments + rng.integers(0, late + 1, rows), kind="stable")
-        columns = {"key": rng.integers(0, keys, rows), f"{name}_time": moments[order]}
+        columns = {"key": rng.integers(0, keys, rows), f"{name}_time": BEGINS + moments[order]}
         columns |= {f"{name}_id": np.arange(rows)}
         _write(pa.table(columns), folder / name, files=files)
         tables.append(Table(folder=str(folder / name), columns=tuple(columns)))

@@ -1,7 +1,6 @@
 """Peers for streams that say how late their rows may be: watermarks on both sides, in one session.
 
-The times of the tables are whole seconds, and become timestamps here, of our days: Spark's
-watermark begins at the first moment of 1970, and rows that are not later are late to it.
+The times of the tables are whole seconds, and become timestamps here.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from pyspark.sql import functions as sf
 import watersmeet as wm
 from benchmarks.spark_peers import ROCKSDB, Stage, settings, streamed
 
-_BEGINS = 1_700_000_000
 _WIDTH = "INTERVAL 10 MINUTES"
 
 
@@ -98,7 +96,7 @@ def _resumed(stage: Stage, joined: DataFrame, **told: Any) -> dict[str, Any]:
 
 def _streams(stage: Stage) -> tuple[DataFrame, DataFrame]:
     left, right = (
-        stream.withColumn(time, sf.timestamp_seconds(sf.col(time) + _BEGINS)).withWatermark(
+        stream.withColumn(time, sf.timestamp_seconds(time)).withWatermark(
             time, f"{stage.settings.get('delay_s', 60)} seconds"
         )
         for stream, time in zip(stage.streams(), ("left_time", "right_time"), strict=True)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.cases import MB, Claim, Places
-from benchmarks.relations import Relations, Table
+from benchmarks.relations import BEGINS, Relations, Table
 from benchmarks.report import Row, Section, megabytes, seconds, times
 from benchmarks.spark_measured import SparkMeasured
 from benchmarks.spark_outside import SparkProcess
@@ -117,7 +117,7 @@ def _write(path: Path, name: str, keys: Any, rng: np.random.Generator) -> None:
     texts = pa.StringArray.from_buffers(len(keys), pa.py_buffer(ends), pa.py_buffer(letters))
     columns = {
         "key": keys,
-        f"{name}_time": rng.integers(0, 60, len(keys)),
+        f"{name}_time": BEGINS + rng.integers(0, 60, len(keys)),
         f"{name}_id": np.arange(len(keys)),
         f"{name}_text": texts,
     }
