@@ -41,11 +41,11 @@ class InstanceShares:
         self.instance = min(int(_TIMES * limit) // instances, limit)
         """The limit that each operator is made with. Not all can use it at a time."""
         whole, each = MemoryShares.split(limit), MemoryShares.split(self.instance)
-        self.waiting = whole.input // 2
+        self.waiting = 2 * whole.input // 3
         """Batches that have arrived and are not divided yet."""
-        self.turn = whole.input // 4
+        self.turn = whole.input // 6
         """What is divided at a time."""
-        self.divided = whole.input // 4
+        self.divided = whole.input // 6
         """Rows that are divided and wait for their instance."""
         self.results = limit // _WAITING_RESULTS
         self.rows = limit - whole.input - instances * each.work - self.results
