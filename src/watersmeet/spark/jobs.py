@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
@@ -25,6 +26,26 @@ Record = dict[str, Any]
 _MESSAGES = pa.schema([("message", pa.binary())])
 _SPARK_MESSAGES = "message binary"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
+_SHUFFLED = "spark.sql.shuffle.partitions"
+# Of a table, so that a first part of it is small: as small as the first of several waves.
+_MANY = 40
+# A file that Spark cannot cut small enough otherwise: it counts opening one as this many bytes.
+_OPENING = 256 * 1024
+_MANY_PARTITIONS = {
+    "spark.sql.files.minPartitionNum": str(_MANY),
+    "spark.sql.files.openCostInBytes": str(_OPENING),
+}
+# The first word of each line of a plan, behind the signs that draw its tree.
+_NODE = re.compile(r"[\s:+\-]*(\w+)")
+# Nodes whose rows do not depend on how those below are divided.
+_INDIFFERENT = {
+    *("Aggregate", "ArrowEvalPython", "BatchEvalPython", "Expand", "Filter", "Generate"),
+    *("InMemoryRelation", "Join", "LocalRelation", "LogicalRDD", "Project", "Range"),
+    *("RebalancePartitions", "Relation", "Repartition", "RepartitionByExpression"),
+    *("Sort", "Union", "Window"),
+}
+# Spark's own, which starts 200 tasks for a handful of rows if its plans cannot adapt.
+_DEFAULT_SHUFFLED = "200"
 # Spark tasks for each core: more than one, so that other cores do not wait long for a slow one.
 _TASKS_EACH = 3
 
@@ -109,8 +130,20 @@ class Partitions(Generic[Result]):
 
         self._spark = dataframe.sparkSession
         self._query = query
-        with named(self._spark, query=query, what=what), fixed_partitions(self._spark):
+        self.is_deterministic = _is_deterministic(dataframe)
+        with (
+            computing(what),
+            named(self._spark, query=query, what=what),
+            fixed_partitions(self._spark, many=self.is_deterministic),
+        ):
             self._rdd = _numbered(dataframe).mapInArrow(host, _SPARK_MESSAGES).rdd
+            self.count = self._rdd.getNumPartitions()
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether stages come before the one that partitions are of."""
+        lineage = self._rdd.toDebugString()
+        return lineage is not None and b"Shuffled" in lineage
 
     def run(self, partitions: Sequence[int], *, what: str) -> list[Result]:
         """The results of these partitions, in any order."""
@@ -134,24 +167,59 @@ def _renamed(batches: Iterator[pa.RecordBatch], names: list[str]) -> Iterator[pa
 
 
 def count_partitions(dataframe: DataFrame) -> int:
-    """How many partitions a DataFrame has in `fixed_partitions`."""
-    with fixed_partitions(dataframe.sparkSession):
-        return int(dataframe.rdd.getNumPartitions())
+    """How many partitions a DataFrame has for `Partitions`."""
+    with fixed_partitions(dataframe.sparkSession, many=_is_deterministic(dataframe)):
+        # A plan of its own: the DataFrame's was made when it was first used, with other settings.
+        return int(dataframe.select("*").rdd.getNumPartitions())
+
+
+def _is_deterministic(dataframe: DataFrame) -> bool:
+    """Whether rows are the same however they are divided into partitions.
+
+    Spark knows which expressions are not, such as rand(). What it does not say is that a sample, a
+    limit and functions of whole partitions depend on them, too.
+    """
+    plan = dataframe._jdf.queryExecution().optimizedPlan()
+    if not plan.deterministic():
+        return False
+    return all(name in _INDIFFERENT for name in _nodes(plan.toString()))
+
+
+def _nodes(plan: str) -> Iterator[str]:
+    """The names of the nodes in a plan's text, without those below rows that are cached."""
+    cached: int | None = None
+    for line in plan.splitlines():
+        found = _NODE.match(line)
+        depth = 0 if found is None else found.start(1)
+        if cached is None or depth <= cached:
+            name = "" if found is None else found[1]
+            cached = depth if name == "InMemoryRelation" else None
+            yield name
 
 
 @contextmanager
-def fixed_partitions(spark: SparkSession) -> Iterator[None]:
+def fixed_partitions(spark: SparkSession, *, many: bool) -> Iterator[None]:
     """Make Spark's plans without adaptive execution, so that their partitions are known before
-    anything runs.
+    anything runs; with `many` of them, where files or a shuffle decide how many.
 
     An adaptive plan would compute its shuffles twice: to count the partitions, and to work on them.
     """
-    before = spark.conf.get(_ADAPTIVE)
-    spark.conf.set(_ADAPTIVE, "false")
+    chosen = {_ADAPTIVE: "false"}
+    if many:
+        chosen |= _MANY_PARTITIONS
+        if spark.conf.get(_SHUFFLED) == _DEFAULT_SHUFFLED:
+            chosen[_SHUFFLED] = str(_MANY)
+    before = {name: spark.conf.get(name, None) for name in chosen}
+    for name, value in chosen.items():
+        spark.conf.set(name, value)
     try:
         yield
     finally:
-        spark.conf.set(_ADAPTIVE, before or "true")
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
 
 
 def _told(results: Iterator[Any]) -> Iterator[bytes]:

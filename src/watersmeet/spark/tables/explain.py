@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from watersmeet.operators.many import ManyQuestion
@@ -21,14 +21,18 @@ def explain(
     relations: Sequence[PlainScan | StagedRows],
     plan: Plan,
     *,
+    partitions: Mapping[int, int],
+    at_once: Mapping[int, str],
     key_order: str | None,
     advice: list[str],
     progress: WaveProgress | None,
     metrics: RunMetrics,
 ) -> str:
+    """`partitions` says how many there are of inputs that Spark computes some of at a time;
+    `at_once`, why another that is no plain scan is not computed so."""
     facts = {"join": _question(plan), "algorithm": _algorithm(plan)}
-    for name, relation in zip(plan.names, relations, strict=True):
-        facts[name] = _way(relation)
+    for input, (name, relation) in enumerate(zip(plan.names, relations, strict=True)):
+        facts[name] = _way(relation, partitions.get(input), at_once.get(input))
     guessed = progress is None and plan.asked_instances is None
     if plan.placing is not None and plan.division is None:
         facts["instances"] = (
@@ -75,10 +79,16 @@ def _algorithm(plan: Plan) -> str:
     return f"{name} (chosen for you)" if plan.question.auto else name
 
 
-def _way(relation: PlainScan | StagedRows) -> str:
+def _way(relation: PlainScan | StagedRows, partitions: int | None, at_once: str | None) -> str:
     if isinstance(relation, PlainScan):
         return f"file path: {relation.describe()}"
-    return f"row path, staged once before the first wave, because {relation.because()}"
+    because = f"because {relation.because()}"
+    if partitions is not None:
+        return (
+            f"row path, {partitions} partitions computed some at a time in random order, {because}"
+        )
+    once = "" if at_once is None else f", staged once before the first wave: {at_once};"
+    return f"row path{once or ','} {because}"
 
 
 def _memory(plan: Plan) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from watersmeet.spark.scans.ranges import ranges_of
 from watersmeet.spark.scans.relation import PlainScan, Split
 from watersmeet.spark.tables.histograms import code_ranges, reached
 from watersmeet.spark.tables.order import order_by_key
+from watersmeet.spark.tables.partitions import StagedPartitions
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.scanning import ScanTask, scan
 from watersmeet.spark.tables.staging import Relation, Staged
@@ -25,7 +27,8 @@ from watersmeet.store.exchange import Sections
 class Input(Protocol):
     """One table: for each wave the scan tasks that read it, or the files that Spark has staged."""
 
-    rows: int
+    @property
+    def rows(self) -> int: ...
 
     def tasks(self, wave: int) -> list[ScanTask]: ...
 
@@ -88,6 +91,30 @@ class StagedInput:
         return sum(file.rows for file in self._waves[wave])
 
 
+class PartitionInput:
+    """A DataFrame whose partitions Spark computes some at a time, those of a wave when it comes."""
+
+    def __init__(self, partitions: StagedPartitions, ends: Sequence[float]) -> None:
+        self._partitions = partitions
+        stops = [max(round(partitions.count * end), partitions.first) for end in ends]
+        self._waves = list(pairwise([0, *stops]))
+
+    @property
+    def rows(self) -> int:
+        return self._partitions.rows
+
+    def tasks(self, wave: int) -> list[ScanTask]:
+        return []
+
+    def staged(self, wave: int) -> list[Sections]:
+        start, stop = self._waves[wave]
+        self._partitions.stage(stop)
+        return self._partitions.files(start, stop)
+
+    def rows_in(self, wave: int) -> int:
+        return sum(file.rows for file in self._partitions.files(*self._waves[wave]))
+
+
 class Inputs:
     """All tables of a join, wave by wave."""
 
@@ -98,10 +125,12 @@ class Inputs:
         plan: Plan,
         *,
         staged: Staged,
+        partitions: Mapping[int, StagedPartitions],
         ends: Sequence[float],
         seed: int,
     ) -> None:
-        """`staged` are the files of the tables that Spark has computed."""
+        """`staged` are the files of the tables that Spark has computed, `partitions` the tables
+        that it computes some partitions of at a time."""
         self._spark = spark
         self._plan = plan
         self._plain = {
@@ -112,19 +141,26 @@ class Inputs:
         self.key_order: str | None = None
         """The column by whose order row groups are read; None if their order is random."""
         self._orders = self._ordered(seed)
-        self.tables: list[Input] = [
-            PlainInput(
-                self._plain[input],
-                input,
-                ends,
-                order=self._orders[input],
-                tasks=plan.slots.tasks,
-            )
-            if input in self._plain
-            else StagedInput(staged[input], ends, seed + input)
-            for input in plan.inputs
+        self.tables = [
+            self._table(input, staged, partitions, ends=ends, seed=seed) for input in plan.inputs
         ]
         self.waves = len(ends)
+
+    def _table(
+        self,
+        input: int,
+        staged: Staged,
+        partitions: Mapping[int, StagedPartitions],
+        *,
+        ends: Sequence[float],
+        seed: int,
+    ) -> Input:
+        if input in partitions:
+            return PartitionInput(partitions[input], ends)
+        if input in staged:
+            return StagedInput(staged[input], ends, seed + input)
+        scan, order = self._plain[input], self._orders[input]
+        return PlainInput(scan, input, ends, order=order, tasks=self._plan.slots.tasks)
 
     def scan(self, wave: int) -> list[list[Sections]]:
         """Bring a wave's rows into the storage; returns each table's files in a fixed order."""

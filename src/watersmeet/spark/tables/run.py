@@ -17,16 +17,18 @@ from pyspark.sql.types import StructType
 
 from watersmeet.errors import RunClosed, WatersmeetError
 from watersmeet.spark.jobs import Record, cancel, run_tasks
+from watersmeet.spark.scans.scan import PlainScan
 from watersmeet.spark.session import check_session
 from watersmeet.spark.tables.explain import explain
 from watersmeet.spark.tables.files import RunFiles
 from watersmeet.spark.tables.inputs import Inputs
 from watersmeet.spark.tables.instances import JoinTask, arrivals, join_wave
 from watersmeet.spark.tables.metrics import RunMetrics, WaveMetrics
-from watersmeet.spark.tables.plan import Plan, bytes_of
+from watersmeet.spark.tables.partitions import StagedPartitions, staged_partitions
+from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of
 from watersmeet.spark.tables.ranging import ranged
 from watersmeet.spark.tables.results import read_results
-from watersmeet.spark.tables.staging import Relation, Staged, divided, sizes_of, staged
+from watersmeet.spark.tables.staging import Relation, Staged, divided, staged
 from watersmeet.spark.tables.target import Target
 from watersmeet.spark.tables.waves import SMALL_BYTES, WHOLE, shares
 from watersmeet.store.exchange import Sections
@@ -118,6 +120,8 @@ class JoinRun:
         self._seed = seed
         self._inputs: Inputs | None = None
         self._staged: Staged = {}
+        self._partitions: dict[int, StagedPartitions] = {}
+        self._at_once: dict[int, str] = {}
         self._ends = WHOLE
         self._most_bytes: int | None = None
         self._done: list[_Done] = []
@@ -170,6 +174,8 @@ class JoinRun:
         return explain(
             self._relations,
             self._plan,
+            partitions={input: each.count for input, each in self._partitions.items()},
+            at_once=self._at_once,
             key_order=self._inputs.key_order if self._inputs else None,
             advice=self._advice,
             progress=self._done[-1].progress if self._done else None,
@@ -265,14 +271,27 @@ class JoinRun:
         done.progress = self._progress(joined, inputs)
 
     def _open(self, *, whole: bool) -> Inputs:
-        """Let Spark compute and count the sides that need it; then choose instances and waves."""
-        files, seen = staged(self._relations, self._plan)
-        sizes = sizes_of(self._relations, files)
+        """Let Spark compute and count the sides that need it, or their first partitions; then
+        choose instances and waves."""
+        if not whole:
+            found = staged_partitions(self._relations, self._plan, seed=self._seed)
+            self._partitions, self._at_once = found
+        others = set(self._plan.inputs) - self._partitions.keys()
+        files, seen = staged(self._relations, self._plan, inputs=others)
+        for partitions in self._partitions.values():
+            partitions.begin()
+        if bytes_of(self._plan.schemas, self._sizes(files)) <= SMALL_BYTES:
+            # So they seem. A single wave needs all of them, and then their sizes are known.
+            for partitions in self._partitions.values():
+                partitions.stage(partitions.count)
+        sizes = self._sizes(files)
         if self._plan.placing is not None:
             self._plan = ranged(
                 self._spark, self._relations, sizes, plan=self._plan, seen=seen, seed=self._seed
             )
         self._plan, self._staged = divided(self._spark, files, sizes, plan=self._plan)
+        for partitions in self._partitions.values():
+            partitions.fit(self._plan)
         if whole:
             self._ends = WHOLE
         elif bytes_of(self._plan.schemas, sizes) <= SMALL_BYTES:
@@ -281,6 +300,22 @@ class JoinRun:
         else:
             self._ends = self._shares()
         return self._cut()
+
+    def _sizes(self, files: Staged) -> Sizes:
+        """Of all inputs: exact for what Spark has computed, extrapolated where it has computed some
+        partitions; for plain scans, rows before filters."""
+        rows, nbytes = [], []
+        for input, relation in enumerate(self._relations):
+            if isinstance(relation, PlainScan):
+                rows.append(relation.rows)
+                nbytes.append(0)
+            elif (partitions := self._partitions.get(input)) is not None:
+                rows.append(partitions.rows)
+                nbytes.append(partitions.nbytes)
+            else:
+                rows.append(sum(file.rows for file in files[input]))
+                nbytes.append(sum(file.nbytes for file in files[input]))
+        return Sizes(tuple(rows), tuple(nbytes))
 
     def _shares(self) -> list[float]:
         rebuilt = not self._plan.keeps_operators
@@ -298,6 +333,7 @@ class JoinRun:
             self._relations,
             self._plan,
             staged=self._staged,
+            partitions=self._partitions,
             ends=self._ends,
             seed=self._seed,
         )

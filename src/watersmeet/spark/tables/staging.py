@@ -7,7 +7,7 @@ by counting several instances as one, among more by dividing the files again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
@@ -26,15 +26,15 @@ Staged = Mapping[int, Sequence[Sections]]
 
 
 def staged(
-    relations: Sequence[Relation], plan: Plan
+    relations: Sequence[Relation], plan: Plan, *, inputs: Collection[int]
 ) -> tuple[dict[int, list[Sections]], dict[Side, Histogram]]:
-    """The files of each side that is no plain scan; and, if rows are divided by their values, about
-    where those are."""
+    """The files of each of `inputs` that is no plain scan; and, if rows are divided by their
+    values, about where those are."""
     found: dict[int, list[Sections]] = {}
     seen: dict[Side, Histogram] = {}
     for input in plan.inputs:
         relation = relations[input]
-        if isinstance(relation, StagedRows):
+        if isinstance(relation, StagedRows) and input in inputs:
             records = run_over(
                 relation.dataframe,
                 lambda batches, input=input: stage(batches, input, plan),  # type: ignore[misc]
@@ -46,19 +46,6 @@ def staged(
             if plan.placing is not None:
                 seen[Side(input)] = Histogram.of(records, source="a look at every staged block")
     return found, seen
-
-
-def sizes_of(relations: Sequence[Relation], files: Staged) -> Sizes:
-    """The sizes of all inputs: exact for staged files; for plain scans, rows before filters."""
-    rows, nbytes = [], []
-    for input, relation in enumerate(relations):
-        if isinstance(relation, PlainScan):
-            rows.append(relation.rows)
-            nbytes.append(0)
-        else:
-            rows.append(sum(file.rows for file in files[input]))
-            nbytes.append(sum(file.nbytes for file in files[input]))
-    return Sizes(tuple(rows), tuple(nbytes))
 
 
 def divided(spark: SparkSession, files: Staged, sizes: Sizes, *, plan: Plan) -> tuple[Plan, Staged]:
@@ -75,12 +62,19 @@ def divided(spark: SparkSession, files: Staged, sizes: Sizes, *, plan: Plan) -> 
     if fitted.instances > plan.instances and fitted.keeps_operators:
         # The rows fit as they are divided; with more instances the join would be little faster.
         fitted = replace(fitted, instances=plan.instances)
-    if fitted.instances <= plan.instances:
-        taken = {
-            input: [_merged(file, fitted.instances) for file in files[input]] for input in files
-        }
-        return fitted, taken
-    return fitted, {input: _again(spark, input, files[input], plan=fitted) for input in files}
+    return fitted, {
+        input: divided_among(spark, input, files[input], before=plan, plan=fitted)
+        for input in files
+    }
+
+
+def divided_among(
+    spark: SparkSession, input: int, files: Sequence[Sections], *, before: Plan, plan: Plan
+) -> list[Sections]:
+    """Files that were divided among the instances of one plan, for those of another."""
+    if plan.instances <= before.instances:
+        return [_merged(file, plan.instances) for file in files]
+    return _again(spark, input, files, plan=plan)
 
 
 def _merged(file: Sections, instances: int) -> Sections:

@@ -1,0 +1,135 @@
+"""A side that is no plain scan, of which Spark computes some partitions at a time.
+
+They come in a random order, so that the first waves are like the rest. Each is computed once, and
+its rows are kept as files in the storage: a plan may give other rows when it is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from math import ceil
+
+from watersmeet.policies.order import random_order
+from watersmeet.spark.jobs import Partitions, Record
+from watersmeet.spark.scans.relation import PlainScan, StagedRows
+from watersmeet.spark.tables.plan import Plan
+from watersmeet.spark.tables.scanning import stage
+from watersmeet.spark.tables.staging import divided_among
+from watersmeet.spark.tables.waves import FIRST_SHARE
+from watersmeet.store.exchange import Sections
+from watersmeet.words import count_text
+
+
+class StagedPartitions:
+    """The partitions of one side, in the order in which they are computed."""
+
+    def __init__(self, relation: StagedRows, input: int, plan: Plan, *, seed: int) -> None:
+        self._spark = relation.dataframe.sparkSession
+        self._input = input
+        self._plan = plan
+        self._fitted = plan
+        self._what = f"staging the {plan.names[input]} side"
+
+        self._partitions: Partitions[Record] = Partitions(
+            relation.dataframe,
+            lambda batches, number: {"number": number, "files": list(stage(batches, input, plan))},
+            query=plan.query,
+            what=self._what,
+        )
+        self.count = self._partitions.count
+        self.order = random_order(self.count, seed=seed)
+        self.first = min(max(plan.slots.tasks, ceil(self.count * FIRST_SHARE)), self.count)
+        """How many are computed before the first wave: those that are computed side by side."""
+        self._files: list[list[Sections]] = []
+
+    @property
+    def refusal(self) -> str:
+        """Why all of it is computed at once instead; empty if it is not."""
+        if self.count <= self._plan.slots.tasks:
+            return f"it has {count_text(self.count, 'partition')}; more of them would come in waves"
+        if self._partitions.is_shuffled and not self._partitions.is_deterministic:
+            return "it has a shuffle of rows that may differ when they are computed again"
+        return ""
+
+    def begin(self) -> None:
+        """Compute the first of them, and more if those have no rows."""
+        self.stage(self.first)
+        while not self._rows() and len(self._files) < self.count:
+            self.first = min(2 * self.first, self.count)
+            self.stage(self.first)
+
+    def stage(self, count: int) -> None:
+        """Have the first `count` partitions in the storage."""
+        missing = self.order[len(self._files) : count]
+        if not missing:
+            return
+        records = self._partitions.run(missing, what=self._what)
+        by_number = {
+            record["number"]: [Sections.from_description(file) for file in record["files"]]
+            for record in records
+        }
+        self._files += self._divided([by_number[number] for number in missing])
+
+    def fit(self, plan: Plan) -> None:
+        """Divide rows among this plan's instances, those that are there and those that come."""
+        self._fitted = plan
+        self._files = self._divided(self._files)
+
+    def _divided(self, partitions: Sequence[list[Sections]]) -> list[list[Sections]]:
+        if self._fitted.instances == self._plan.instances:
+            return list(partitions)
+        files = divided_among(
+            self._spark,
+            self._input,
+            list(chain.from_iterable(partitions)),
+            before=self._plan,
+            plan=self._fitted,
+        )
+        remaining = iter(files)
+        return [[next(remaining) for _ in partition] for partition in partitions]
+
+    def files(self, start: int, stop: int) -> list[Sections]:
+        """Of the partitions at these places of the order."""
+        return list(chain.from_iterable(self._files[start:stop]))
+
+    def _rows(self) -> int:
+        return sum(file.rows for file in self.files(0, self.count))
+
+    @property
+    def rows(self) -> int:
+        """Of all partitions: about, until the last has been computed."""
+        return self._extrapolated(self._rows())
+
+    @property
+    def nbytes(self) -> int:
+        return self._extrapolated(sum(file.nbytes for file in self.files(0, self.count)))
+
+    def _extrapolated(self, seen: int) -> int:
+        return ceil(seen * self.count / max(len(self._files), 1))
+
+
+def staged_partitions(
+    relations: Sequence[PlainScan | StagedRows], plan: Plan, *, seed: int
+) -> tuple[dict[int, StagedPartitions], dict[int, str]]:
+    """The sides whose partitions are computed some at a time; of others that are no plain scan, why
+    they are not.
+
+    Where rows are divided by their values, or among the instances of a join of many, all of a side
+    is looked at before it is divided.
+    """
+    found: dict[int, StagedPartitions] = {}
+    refused: dict[int, str] = {}
+    for input in plan.inputs:
+        relation = relations[input]
+        if isinstance(relation, PlainScan):
+            continue
+        if plan.placing is not None or len(plan.inputs) > 2:
+            refused[input] = "all of it is looked at before its rows are divided"
+            continue
+        partitions = StagedPartitions(relation, input, plan, seed=seed + input)
+        if partitions.refusal:
+            refused[input] = partitions.refusal
+        else:
+            found[input] = partitions
+    return found, refused
