@@ -177,7 +177,8 @@ def hanging():
     yield from batches(right)
     threading.Event().wait()
 
-run = wm.local.join(left, hanging(), on="k", memory="1MB", spill_dir=sys.argv[1])
+run = wm.local.join(left, hanging(), on="k", memory="{threads}MB", threads={threads},
+                    spill_dir=sys.argv[1])
 while sum(run.metrics.rows_in) < 2 * {rows} - 1000:
     next(run)
 assert run.metrics.rows_spilled
@@ -188,10 +189,15 @@ for batch in run:
 
 
 @contextlib.contextmanager
-def interrupted(directory: Path) -> Iterator[subprocess.Popen[str]]:
+def interrupted(directory: Path, *, threads: int = 1) -> Iterator[subprocess.Popen[str]]:
     """Another process, in the middle of a run that has spilled and whose source hangs."""
     process = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTED.format(rows=SPILLING_ROWS), str(directory)],
+        [
+            sys.executable,
+            "-c",
+            INTERRUPTED.format(rows=SPILLING_ROWS, threads=threads),
+            str(directory),
+        ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -206,8 +212,9 @@ def interrupted(directory: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def test_control_c_leaves_nothing_even_while_a_source_hangs(tmp_path: Path) -> None:
-    with interrupted(tmp_path) as process:
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_control_c_leaves_nothing_even_while_a_source_hangs(threads: int, tmp_path: Path) -> None:
+    with interrupted(tmp_path, threads=threads) as process:
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == -signal.SIGINT

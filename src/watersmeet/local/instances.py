@@ -73,6 +73,7 @@ class Instances:
         inbox: Inbox,
     ) -> None:
         self.shares = shares = InstanceShares(memory.limit, threads)
+        self.threads = threads
         self._account = memory
         self._inbox = inbox
         self._divider = Divider(schema, threads)

@@ -68,7 +68,7 @@ class Worker:
         self._pause: Callable[[], bool] | None = None
         """Set while the inputs are silent and the operator has not been idle since."""
         self._changed = threading.Condition(threading.RLock())
-        self._leftovers = Leftovers(instances.limit)
+        self._leftovers = Leftovers(instances.limit // instances.threads)
         self._thread = threading.Thread(
             target=self._work, name=f"watersmeet-instance-{number}", daemon=True
         )
