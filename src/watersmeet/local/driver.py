@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -21,7 +21,7 @@ from watersmeet.operators.enriching import EnrichQuestion
 from watersmeet.operators.family import make_operator, make_promised
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.metrics import Metrics
-from watersmeet.operators.promised.join import PromisedJoin
+from watersmeet.operators.promised.join import KeepsRows, PromisedJoin
 from watersmeet.operators.question import Question
 from watersmeet.operators.stage import Stage
 from watersmeet.promises.marked import MarkedOutput
@@ -158,20 +158,31 @@ class Driver:
     def _make(self, schema: JoinSchema) -> JoinOperator:
         """The operator, as soon as it can be made."""
         if self.promised is not None:
-            marked = self.marked()
-            return make_promised(
-                self.question.algorithm,
-                schema,
-                self.promised.promises,
-                memory=self.memory,
-                spill=self.claim.area,
-                on_broken=self.promised.on_broken,
-                purge=self.promised.purge,
-                set_aside=self.promised.quarantine,
-                passed_on=() if marked is None else marked.subjects,
-            )
+            return self._make_promised(schema, self.promised)
         return make_operator(
             self.question.algorithm, schema, memory=self.memory, spill=self.claim.area
+        )
+
+    def _make_promised(
+        self,
+        schema: JoinSchema,
+        promised: Promised,
+        *,
+        make: Callable[..., KeepsRows] | None = None,
+    ) -> JoinOperator:
+        """The operator that keeps promises; `make` makes the one it tells them to."""
+        marked = self.marked()
+        return make_promised(
+            self.question.algorithm,
+            schema,
+            promised.promises,
+            memory=self.memory,
+            spill=self.claim.area,
+            on_broken=promised.on_broken,
+            purge=promised.purge,
+            set_aside=promised.quarantine,
+            passed_on=() if marked is None else marked.subjects,
+            make=make,
         )
 
     def _run(self) -> Generator[pa.RecordBatch]:

@@ -19,7 +19,7 @@ from watersmeet.local.sources import MAX_ROWS, Source
 from watersmeet.local.worker import Order
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.enriching import EnrichQuestion
-from watersmeet.operators.family import has_partitions, make_operator, make_promised
+from watersmeet.operators.family import has_partitions, make_operator
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.promised.join import KeepsRows
 from watersmeet.operators.question import Question
@@ -95,18 +95,10 @@ class ThreadedDriver(Driver):
 
     def _make(self, schema: JoinSchema) -> JoinOperator:
         make = partial(self._make_instances, schema)
-        if self.promised is None:
-            return make()
-        return make_promised(
-            self.question.algorithm,
-            schema,
-            self.promised.promises,
-            memory=self.memory,
-            spill=self.claim.area,
-            on_broken=self.promised.on_broken,
-            purge=self.promised.purge,
-            set_aside=self.promised.quarantine,
-            make=make,
+        return (
+            make()
+            if self.promised is None
+            else self._make_promised(schema, self.promised, make=make)
         )
 
     def _make_instances(
