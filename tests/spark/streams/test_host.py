@@ -404,7 +404,7 @@ def test_the_state_stays_as_small_as_what_it_holds(worker: Worker, tmp_path: Pat
 
 def instance_manifest(instance: Path, version: int) -> dict[str, Any]:
     text = (instance / f"{version:08}.json").read_text()
-    manifest: dict[str, Any] = json.loads(text.split("\n", 1)[1])
+    manifest: dict[str, Any] = json.loads(text.split("\n")[1])
     return manifest
 
 

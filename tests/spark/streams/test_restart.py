@@ -150,7 +150,7 @@ DAMAGED = "is missing|has been altered|has another size|cannot be read|is shorte
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    manifest: dict[str, Any] = json.loads(path.read_text().split("\n", 1)[1])
+    manifest: dict[str, Any] = json.loads(path.read_text().split("\n")[1])
     return manifest
 
 

@@ -30,7 +30,8 @@ def put(state: InstanceState, version: int, content: bytes, scratch: Path) -> st
 
 
 def manifest(state: InstanceState, *names: str) -> Manifest:
-    return {"files": {name: list(state.files[name]) for name in names}}
+    batches = ['{"batch": 0, "words": "one\\ntwo"}', '{"batch": 1}']
+    return {"files": {name: list(state.files[name]) for name in names}, "batches": batches}
 
 
 def test_a_version_is_there_as_it_was_committed(directory: StateDirectory, tmp_path: Path) -> None:
@@ -51,16 +52,16 @@ def test_a_version_is_there_as_it_was_committed(directory: StateDirectory, tmp_p
 def test_the_second_to_commit_is_told_so(directory: StateDirectory) -> None:
     state = directory.instance(0)
     state.begin(0)
-    assert state.commit(0, {"files": {}, "by": 1})
-    assert not directory.instance(0).commit(0, {"files": {}, "by": 2})
-    assert state.read(0) == {"files": {}, "by": 1}
+    assert state.commit(0, {"files": {}, "by": 1, "batches": []})
+    assert not directory.instance(0).commit(0, {"files": {}, "by": 2, "batches": []})
+    assert state.read(0) == {"files": {}, "by": 1, "batches": []}
     assert [path.name for path in Path(str(state)).iterdir() if path.is_file()] == ["00000000.json"]
 
 
 def commit_some(uri: str, by: int) -> list[int]:
     state = StateDirectory(uri).instance(0)
     state.begin(0)
-    return [version for version in range(200) if state.commit(version, {"by": by})]
+    return [version for version in range(200) if state.commit(version, {"by": by, "batches": []})]
 
 
 def test_of_many_at_once_exactly_one_wins(directory: StateDirectory) -> None:
@@ -70,7 +71,7 @@ def test_of_many_at_once_exactly_one_wins(directory: StateDirectory) -> None:
     assert sorted(version for mine in won for version in mine) == list(range(200))
     for by, mine in enumerate(won):
         for version in mine:
-            assert directory.instance(0).read(version) == {"by": by}
+            assert directory.instance(0).read(version) == {"by": by, "batches": []}
 
 
 def test_cleaning_leaves_what_is_needed_and_what_is_being_made(
@@ -116,7 +117,7 @@ def test_damage_is_found(directory: StateDirectory, tmp_path: Path, damage: str)
 def test_an_altered_manifest_is_found(directory: StateDirectory) -> None:
     state = directory.instance(0)
     state.begin(0)
-    state.commit(0, {"files": {}, "number": 1})
+    state.commit(0, {"files": {}, "number": 1, "batches": []})
     path = Path(str(state)) / "00000000.json"
     path.write_text(path.read_text().replace('"number": 1', '"number": 2'))
     with pytest.raises(StateError, match="altered"):
@@ -134,7 +135,7 @@ def test_a_state_elsewhere_than_on_local_disks(tmp_path: Path) -> None:
     state._is_local = False
     name = put(state, 0, b"rows", tmp_path)
     assert state.commit(0, manifest(state, name))
-    assert not state.commit(0, {})
+    assert not state.commit(0, {"batches": []})
     state.get(name, tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == b"rows"
     with state.open(name) as source:

@@ -61,11 +61,7 @@ class BatchCounts:
 
 
 def appended(before: Manifest | None, record: dict[str, Any]) -> list[str]:
-    """The records of the latest batches, which a manifest carries on.
-
-    Each is a text of JSON. A manifest is written and read with every batch, and to do that with
-    the numbers in a hundred records took a third of a small batch.
-    """
+    """The records of the latest batches, each a text of JSON, which a manifest carries on."""
     earlier: list[str] = list(before["batches"]) if before else []
     # The words for flushes are most of a record.
     if len(earlier) >= _WORDY_BATCHES:

@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ import xxhash
 
 from watersmeet.errors import InvalidArgument, StateError
 
-FORMAT = 3
+FORMAT = 4
 Manifest = dict[str, Any]
 
 _MANIFEST = re.compile(r"(\d{8,})\.json")
@@ -183,12 +184,19 @@ class InstanceState:
 
     def read(self, version: int) -> Manifest | None:
         """A version's manifest; None if there is no such version."""
-        return read_record(self._system, self._manifest(version))
+        found = _read(self._system, self._manifest(version))
+        if found is None:
+            return None
+        manifest, manifest["batches"] = found
+        return manifest
 
     def commit(self, version: int, manifest: Manifest) -> bool:
         """Make a version exist. False if it does already: then that one counts."""
+        record = {name: value for name, value in manifest.items() if name != "batches"}
         try:
-            return publish_record(self._system, self._manifest(version), manifest)
+            return publish_record(
+                self._system, self._manifest(version), record, texts=manifest["batches"]
+            )
         except OSError as error:
             raise unusable(self._path, error) from error
 
@@ -309,6 +317,12 @@ class InstanceState:
 
 def read_record(system: fs.FileSystem, path: str) -> Manifest | None:
     """JSON that carries a checksum of itself; None if there is no such file."""
+    found = _read(system, path)
+    return None if found is None else found[0]
+
+
+def _read(system: fs.FileSystem, path: str) -> tuple[Manifest, list[str]] | None:
+    """A record and the texts that were published with it; None if there is no such file."""
     try:
         with system.open_input_stream(path) as source:
             text = source.read()
@@ -320,15 +334,21 @@ def read_record(system: fs.FileSystem, path: str) -> Manifest | None:
         checksum, content = text.split(b"\n", 1)
         if int(checksum) != xxhash.xxh3_64_intdigest(content):
             raise ValueError
-        record: Manifest = json.loads(content)
+        record, *texts = content.split(b"\n")
+        return json.loads(record), [text.decode() for text in texts]
     except ValueError:
         raise _damaged(path, "has been altered") from None
-    return record
 
 
-def publish_record(system: fs.FileSystem, path: str, record: Manifest) -> bool:
-    """Write JSON that carries a checksum of itself, unless the file exists; whether it did."""
-    content = json.dumps(record).encode()
+def publish_record(
+    system: fs.FileSystem, path: str, record: Manifest, *, texts: Iterable[str] = ()
+) -> bool:
+    """Write JSON that carries a checksum of itself, unless the file exists; whether it did.
+
+    `texts` are lines of their own behind it, which nobody parses on the way: to write and to read
+    the records of a hundred batches as a part of the JSON took a fifth of a small batch.
+    """
+    content = "\n".join((json.dumps(record), *texts)).encode()
     draft = f"{path.rpartition('/')[0]}/draft-{uuid.uuid4().hex}"
     with system.open_output_stream(draft) as out:
         out.write(b"%d\n%s" % (xxhash.xxh3_64_intdigest(content), content))

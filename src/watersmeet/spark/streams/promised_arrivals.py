@@ -80,15 +80,18 @@ class PromisedArrivals(StreamArrivals):
             )
         if before is not None:
             promises.load(before["promises"])
-            versions = self._versions(state, instances)
+            versions = self._versions(before, state, instances)
             self._tell(promises.hear([version["said"] for version in versions]))
             if self._passed_on is not None:
                 self._passed_on.gather([version["passed_on"]["noted"] for version in versions])
 
-    def _versions(self, state: StateDirectory, instances: int) -> list[Manifest]:
-        """The version of each instance after the batch before."""
+    def _versions(self, before: Manifest, state: StateDirectory, instances: int) -> list[Manifest]:
+        """The version of each instance after the batch before; this one's is known."""
         versions = []
         for number in range(instances):
+            if number == self._task.instance:
+                versions.append(before)
+                continue
             instance = state.instance(number)
             version = instance.read(self._task.batch - 1)
             if version is None:
