@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import watersmeet as wm
+from tests.spark.streams.running import Rows
 from tests.spark.streams.test_promises import NEAR, Visits, clicks, pairs, views
 
 Numbers = Counter[Any]
@@ -119,7 +120,10 @@ class UniqueAndPunctuated(Promised):
                     number += 1
                     others.append((user, 0, number))
             over = [(user, None, None) for user in range(max(6 * batch - 6, 0), 6 * batch)]
-            for user in range(max(6 * batch - 12, 0), 6 * batch - 9):
+            # Users whose marker came three files ago. If a driver is killed between Spark's log of
+            # files and its log of offsets, the next batch has both files, and then neither is late
+            # by the other.
+            for user in range(max(6 * batch - 24, 0), 6 * batch - 21):
                 self.late |= {number + 1, number + 2}
                 mine.append((user, 0, number + 1))
                 others.append((user, 0, number + 2))
@@ -133,9 +137,23 @@ class UniqueAndPunctuated(Promised):
         return self
 
 
+class PassedOn(UniqueAndPunctuated):
+    """The same, and the result has a marker row for each user it is done with."""
+
+    changes: ClassVar[dict[str, Any]] = UniqueAndPunctuated.changes | {"punctuations": "is_marker"}
+
+    def output(self) -> Rows:
+        return Counter({row: n for row, n in super().output().items() if not row[-1]})
+
+    def users_told(self) -> Numbers:
+        """The users that marker rows speak of."""
+        return Counter({row[0]: n for row, n in super().output().items() if row[-1]})
+
+
 CASES: dict[str, type[Promised]] = {
     "watermarks": Watermarks,
     "unique-and-punctuated": UniqueAndPunctuated,
+    "passed-on": PassedOn,
 }
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.streams.faults import Fault, Faults
 from tests.spark.streams.killing import PLACES, end, kill_when, start_driver
-from tests.spark.streams.promised_cases import CASES, Promised, Watermarks
+from tests.spark.streams.promised_cases import CASES, PassedOn, Promised, Watermarks
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -35,6 +35,8 @@ def check(promised: Promised) -> None:
     assert len(promised.late) == promised.broken.total() > 5
     if isinstance(promised, Watermarks):
         assert promised.aside() == dict.fromkeys(promised.late, 1)
+    if isinstance(promised, PassedOn):
+        assert promised.users_told() == dict.fromkeys(range(36), 1)
 
 
 @pytest.mark.parametrize("what", ["raise", "worker"])
