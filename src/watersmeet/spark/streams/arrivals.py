@@ -17,6 +17,8 @@ from watersmeet.spark.microbatches.arrivals import Arrivals
 from watersmeet.spark.microbatches.state import Manifest
 from watersmeet.spark.microbatches.task import Task
 from watersmeet.spark.microbatches.wire import Wire
+from watersmeet.spark.streams.files import FileRows
+from watersmeet.store.leftovers import Leftovers
 
 
 class StreamArrivals(Arrivals):
@@ -33,6 +35,7 @@ class StreamArrivals(Arrivals):
         names: Sequence[str],
         wait_threshold: float,
         budget: float,
+        files: FileRows | None = None,
     ) -> None:
         super().__init__(join, wire, memory=memory, task=task, before=before)
         self.ended: list[int | None] = list(before["ended"]) if before else [None] * len(names)
@@ -41,13 +44,21 @@ class StreamArrivals(Arrivals):
         self._wait_threshold = wait_threshold
         self._budget = budget
         self._ending: set[int] = set()
+        self._files = files
 
     @property
     def finished(self) -> bool:
         return None not in self.ended
 
+    def feed(
+        self, operator: JoinOperator, batches: Iterator[pa.RecordBatch], leftovers: Leftovers
+    ) -> Iterator[Matches]:
+        came = batches if self._files is None else self._files.of(batches)
+        yield from super().feed(operator, came, leftovers)
+
     def describe(self, operator: JoinOperator) -> Manifest:
-        return super().describe(operator) | {"ended": self.ended}
+        times = {} if self._files is None else {"times": self._files.times}
+        return super().describe(operator) | {"ended": self.ended} | times
 
     def _hear(self, batch: pa.RecordBatch, kinds: NDArray[np.int32]) -> None:
         tags = self._wire.tags
