@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections import Counter
@@ -19,10 +18,9 @@ import watersmeet as wm
 from tests.spark.streams.faults import Fault
 from tests.spark.streams.running import LEFT, Streams
 from tests.spark.test_join_types import COLUMNS, texts
-from watersmeet.errors import InputChanged, SchemaError
+from watersmeet.errors import SchemaError
 from watersmeet.spark.microbatches.failure import stream_error
 from watersmeet.spark.microbatches.state import StateDirectory
-from watersmeet.spark.streams.files import FileRows
 
 pytestmark = pytest.mark.spark
 
@@ -297,55 +295,6 @@ def test_a_file_that_only_spark_can_read_is_left_to_spark_by_the_next_run(
     assert paths(streams.path / "state") == ["row path", "file path"]
 
 
-@pytest.mark.parametrize("what", ["changed", "vanished"])
-def test_a_file_that_is_not_the_one_that_spark_found(
-    streams: Streams, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = streams.path / "left" / "000.parquet"
-    kept = first.read_bytes()
-
-    def named(self: FileRows, input: int, names: pa.RecordBatch) -> Any:
-        if input == 0 and len(names):
-            if what == "vanished":
-                first.unlink(missing_ok=True)
-            else:
-                first.write_bytes(kept + b"more")
-        return found(self, input, names)
-
-    found = FileRows._named
-    with monkeypatch.context() as patched:
-        # The workers fork their homes after this.
-        patched.setattr("watersmeet.spark.streams.join.run_batch", _Patched(named))
-        with pytest.raises(StreamingQueryException) as raised:
-            streams.run()
-    assert isinstance(stream_error(raised.value), InputChanged)
-    first.write_bytes(kept)
-    assert streams.run() == streams.expected()
-
-
-class _Patched:
-    """A host in whose tasks `FileRows._named` is another function."""
-
-    def __init__(self, named: Any) -> None:
-        self._named = named
-
-    def __call__(self, plan: Any, batches: Any) -> Any:
-        from watersmeet.spark.microbatches import host
-
-        named = self._named
-
-        def take_in(plan: Any, task: Any, batches: Any) -> Any:
-            from unittest import mock
-
-            from watersmeet.spark.microbatches.host import take_in as ours
-            from watersmeet.spark.streams.files import FileRows as Rows
-
-            with mock.patch.object(Rows, "_named", named):
-                return ours(plan, task, batches)
-
-        return host.run_batch(plan, batches, attempt=take_in)
-
-
 def test_sparks_watermark_is_the_same(spark: SparkSession, tmp_path: Path) -> None:
     """What follows the join goes by the watermark of a stream whose rows Spark has not seen."""
     found = {}
@@ -370,64 +319,3 @@ def test_sparks_watermark_is_the_same(spark: SparkSession, tmp_path: Path) -> No
     assert found["files"][0] == found["rows"][0]
     assert found["files"][0].total() > 3000
     assert found["files"][1] == found["rows"][1]
-
-
-# ---- planted bugs -------------------------------------------------------------------------------
-
-
-class Forgetful(FileRows):
-    """Leaves the last file of a side out."""
-
-    def _named(self, input: int, names: pa.RecordBatch) -> Any:
-        found = list(super()._named(input, names))
-        return iter(found[:-1])
-
-
-class Twice(FileRows):
-    """Reads the files of a side twice."""
-
-    def _named(self, input: int, names: pa.RecordBatch) -> Any:
-        found = list(super()._named(input, names))
-        return iter(found * 2)
-
-
-class Greedy(FileRows):
-    """Takes the rows of all instances."""
-
-    def _tagged(self, rows: Any, mine: Any, input: int, *, kind: int) -> Any:
-        return super()._tagged(rows, mine | True, input, kind=kind)
-
-
-@pytest.mark.parametrize("bug", [Forgetful, Twice, Greedy])
-def test_the_comparison_notices_planted_bugs(
-    streams: Streams, bug: type[FileRows], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("watersmeet.spark.streams.join.run_batch", _With(bug))
-    assert streams.run(instances=2) != streams.expected()
-
-
-class _With:
-    def __init__(self, bug: type[FileRows]) -> None:
-        self._bug = bug
-
-    def __call__(self, plan: Any, batches: Any) -> Any:
-        from watersmeet.spark.microbatches import host
-
-        bug = self._bug
-
-        def take_in(plan: Any, task: Any, batches: Any) -> Any:
-            from unittest import mock
-
-            from watersmeet.spark.microbatches.host import take_in as ours
-
-            with mock.patch("watersmeet.spark.streams.plan.FileRows", bug):
-                return ours(plan, task, batches)
-
-        return host.run_batch(plan, batches, attempt=take_in)
-
-
-def test_sums_of_other_rows_differ(streams: Streams) -> None:
-    """What makes a batch known again is not the same for all batches."""
-    streams.run()
-    found = [json.dumps(each[2]) for each in contents(streams.path / "state")]
-    assert len(set(found)) == len(found)
