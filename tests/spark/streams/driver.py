@@ -29,7 +29,7 @@ def main(directory: Path, where: str, case: str) -> None:
     setattr(join, "run_batch", fault)  # noqa: B010  What tasks get is what this module names.
     if case in PLAIN:
         options = {"on": "k", "memory": "4MB"}
-        streams = Streams(spark, directory, options, by_spark=case == "rows")
+        streams = Streams(spark, directory, options, spark_reads=case == "rows")
     else:
         streams = CASES[case](spark, directory)
     streams.start().awaitTermination()

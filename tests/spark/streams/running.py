@@ -45,7 +45,7 @@ class Streams:
     spark: SparkSession
     path: Path
     options: dict[str, Any] = field(default_factory=lambda: {"on": "k"})
-    by_spark: bool = False
+    spark_reads: bool = False
     """Whether Spark reads the rows, because of a filter that only Spark computes."""
     _schemas: dict[str, StructType] = field(default_factory=dict)
 
@@ -72,7 +72,7 @@ class Streams:
         reader = self.spark.readStream.schema(self._schemas[side])
         # Otherwise files are looked for by their age, and all of ours are of one moment.
         stream = reader.option("maxFilesPerTrigger", files).parquet(folder)
-        return stream.where("rand() >= 0") if self.by_spark else stream
+        return stream.where("rand() >= 0") if self.spark_reads else stream
 
     def joined(self, **changes: Any) -> DataFrame:
         options = {"state": self.path / "state", "ticks": None} | self.options | changes

@@ -21,13 +21,13 @@ from watersmeet.spark.streams.plan import StreamPlan
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("by_spark", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("spark_reads", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", [pytest.param("raise", marks=pytest.mark.slow), "worker"])
 def test_tasks_that_failed_are_run_again(
-    streams: Streams, what: str, by_spark: bool, monkeypatch: pytest.MonkeyPatch
+    streams: Streams, what: str, spark_reads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At each place once, in one query: another attempt goes on as if nothing had happened."""
-    streams.by_spark = by_spark
+    streams.spark_reads = spark_reads
     # From the second batch on, so that each has a version before it to go on from.
     turns = [(batch, instance) for batch in (1, 2, 3) for instance in (0, 1)]
     faults = [
