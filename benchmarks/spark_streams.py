@@ -111,8 +111,8 @@ def _batch(measured: SparkMeasured, name: str) -> float | None:
     best = measured.best(name)
     if best.failure:
         return None
-    taken = [ms for ms, rows in zip(best.notes["batch_ms"], best.notes["batch_rows"], strict=True)
-             if rows]  # fmt: skip
+    notes = zip(best.notes["batch_ms"], best.notes["batch_rows"], strict=True)
+    taken = [float(ms) for ms, rows in notes if rows]
     return median(taken[_WARMING_BATCHES:] if "small" in name else taken) / 1000
 
 
