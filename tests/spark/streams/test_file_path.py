@@ -24,6 +24,7 @@ from watersmeet.spark.microbatches.state import StateDirectory
 
 pytestmark = pytest.mark.spark
 
+OTHER_KEYS = ["price", "huge", "day", "instant", "bytes", "flag"]
 TYPES = {name: value for name, value in COLUMNS.items() if name != "span"}
 
 
@@ -100,7 +101,9 @@ def test_columns_in_paths_filters_and_computed_columns(typed: Typed) -> None:
     )
 
 
-@pytest.mark.parametrize("key", ["text", "price", "huge", "day", "instant", "bytes", "flag"])
+@pytest.mark.parametrize(
+    "key", ["text", *(pytest.param(k, marks=pytest.mark.slow) for k in OTHER_KEYS)]
+)
 def test_rows_go_where_spark_would_send_them(typed: Typed, key: str) -> None:
     """A query that begins on the row path goes on with files: partners have to meet."""
     typed.lay_out()
@@ -175,7 +178,7 @@ def test_a_batch_is_known_again_whichever_way_it_came(streams: Streams) -> None:
     assert any(each[2]["ends"] for each in noted[0])
 
 
-@pytest.mark.parametrize("first", ["files", "rows"])
+@pytest.mark.parametrize("first", ["rows", pytest.param("files", marks=pytest.mark.slow)])
 def test_a_query_goes_on_on_the_other_path(
     streams: Streams, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

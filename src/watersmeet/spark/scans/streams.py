@@ -159,7 +159,7 @@ def _open(dataframe: DataFrame, schema: pa.Schema) -> FileStream:
     root = session._jsparkSession.sessionState().optimizer().execute(analyzed)
     leaf = root.collectLeaves().apply(0)
     nodes = chain_of(root, STEPS | {_WATERMARK}, _relation_class(leaf))
-    if "name=<Unassigned>" not in leaf.toString():
+    if "name=<Unassigned>" not in leaf.treeString():
         raise Refused("its source has a name")
     source = leaf.dataSource()
     folder, options = _source(source)
@@ -199,7 +199,7 @@ def _open(dataframe: DataFrame, schema: pa.Schema) -> FileStream:
         options,
         tuple(outside),
         _watermarks(nodes, root, dataframe.columns),
-        str(leaf.toString()),
+        str(leaf.treeString()),
     )
     _check_names(found, session)
     _look(found)
