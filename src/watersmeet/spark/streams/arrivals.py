@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from watersmeet.errors import StateError
 from watersmeet.operators.base import JoinOperator
 from watersmeet.rows.address import Matches
+from watersmeet.rows.rebatched import gathered
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.microbatches.arrivals import Arrivals
 from watersmeet.spark.microbatches.state import Manifest
 from watersmeet.spark.microbatches.task import Task
 from watersmeet.spark.microbatches.wire import Wire
-from watersmeet.spark.streams.files import FileRows
+from watersmeet.spark.streams.files import FileRows, pushed_bytes
 from watersmeet.store.leftovers import Leftovers
 
 
@@ -53,8 +54,10 @@ class StreamArrivals(Arrivals):
     def feed(
         self, operator: JoinOperator, batches: Iterator[pa.RecordBatch], leftovers: Leftovers
     ) -> Iterator[Matches]:
-        came = batches if self._files is None else self._files.of(batches)
-        yield from super().feed(operator, came, leftovers)
+        # Spark's batches have some 10,000 rows, and each costs as much as a thousand of them more.
+        came = gathered(batches, pushed_bytes(self._memory))
+        rows = came if self._files is None else self._files.of(came)
+        yield from super().feed(operator, rows, leftovers)
 
     def describe(self, operator: JoinOperator) -> Manifest:
         times = {} if self._files is None else {"times": self._files.times}
