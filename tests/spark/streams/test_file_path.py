@@ -305,13 +305,15 @@ def test_sparks_watermark_is_the_same(spark: SparkSession, tmp_path: Path) -> No
         streams = Streams(spark, tmp_path / name)
         times = pa.array([n * 1_000_000 for n in range(0, 4000)], pa.timestamp("us", "UTC"))
         left = pa.table({"k": pa.array(range(4000), pa.int64()), "at": times})
-        right = pa.table({"k": pa.array(range(4000), pa.int64())})
+        behind = pa.array([n * 999_000 for n in range(0, 4000)], pa.timestamp("us", "UTC"))
+        right = pa.table({"k": pa.array(range(4000), pa.int64()), "behind": behind})
         streams.write(left, right, batches=4)
         one, other = streams.stream("left"), streams.stream("right")
         if name == "rows":
             one, other = by_spark(one), by_spark(other)
         state = streams.path / "state"
         timed = one.withWatermark("at", "10 seconds")
+        other = other.withWatermark("behind", "20 seconds")
         joined = wm.join_streams(timed, other, "k", state=state, ticks=None)
         assert paths(state) == [f"{name[:-1]} path"] * 2, wm.explain_stream(state)
         counts = joined.groupBy("at").count()

@@ -28,6 +28,7 @@ from watersmeet.spark.scans.scan import Computed, PlainScan, TableColumn
 from watersmeet.spark.scans.streams import NAME
 from watersmeet.spark.streams.files import Carried, FileInput, FileRows
 from watersmeet.spark.streams.refused import noted_refused
+from watersmeet.spark.streams.watermarks import Clock
 
 INSTANCES = 3
 TAGS = Tags(2)
@@ -289,3 +290,20 @@ def test_a_file_that_is_not_what_was_named(inputs: Inputs, what: str) -> None:
     assert raised.value.remedy
     noted = noted_refused(inputs.plan.state, "left")
     assert (noted is not None) == (what == "odd")
+
+
+@pytest.mark.parametrize(
+    ("times", "least", "largest"),
+    [
+        ({}, None, None),
+        ({"0": 50_000_000}, None, 40_000_000),
+        ({"1": 50_000_000}, None, 30_000_000),
+        ({"0": 50_000_999, "1": 70_000_000}, 40_000_000, 50_000_000),
+    ],
+)
+def test_the_watermark_is_the_least_or_the_largest(
+    times: dict[str, int], least: int | None, largest: int | None
+) -> None:
+    delays = (10_000, 20_000)
+    assert Clock(delays, by_latest=False).moment(times) == least
+    assert Clock(delays, by_latest=True).moment(times) == largest

@@ -67,6 +67,7 @@ _FINDING = {
     "maxfilespertrigger",
     "sourcearchivedir",
 }
+_DAY_MS = 24 * 60 * 60 * 1000
 _FORMAT = "binaryFile"
 _STATUS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _STATUS_NAMES = {"path", "modificationtime", "length", "content", "modified"}
@@ -76,11 +77,10 @@ _LOOKED_AT = 4
 
 @dataclass(frozen=True)
 class Watermark:
-    """A column of the DataFrame that has Spark's `withWatermark`, and the delay as Spark writes
-    it."""
+    """A column of the DataFrame that has Spark's `withWatermark`, and the delay in milliseconds."""
 
     column: str
-    delay: str
+    delay: int
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,10 @@ def _watermarks(
             column = named.get(node.eventTime().exprId().toString())
             if filtered or column is None:
                 raise Refused("rows or columns are dropped after its withWatermark")
-            found.append(Watermark(column, node.delay().toString()))
+            # As EventTimeWatermark.getDelayMs: a month has 31 days.
+            delay = node.delay()
+            days = 31 * delay.months + delay.days
+            found.append(Watermark(column, days * _DAY_MS + delay.microseconds // 1000))
     if len({each.column for each in found}) < len(found):
         raise Refused("a column has several watermarks")
     return tuple(found)

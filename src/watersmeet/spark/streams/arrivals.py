@@ -18,7 +18,7 @@ from watersmeet.spark.microbatches.arrivals import Arrivals
 from watersmeet.spark.microbatches.state import Manifest
 from watersmeet.spark.microbatches.task import Task
 from watersmeet.spark.microbatches.wire import Wire
-from watersmeet.spark.streams.files import FileRows, pushed_bytes
+from watersmeet.spark.streams.files import FileRows, latest, pushed_bytes
 from watersmeet.store.leftovers import Leftovers
 
 
@@ -46,6 +46,11 @@ class StreamArrivals(Arrivals):
         self._budget = budget
         self._ending: set[int] = set()
         self._files = files
+        self._times: dict[str, int] = {}
+        """The latest times before this batch, by which Spark has its watermark. After a restart it
+        begins with those of rows that come then, and so do we."""
+        if before is not None and Task.run_of(before["attempt"]) == task.run:
+            self._times = before.get("times", {})
 
     @property
     def finished(self) -> bool:
@@ -60,7 +65,7 @@ class StreamArrivals(Arrivals):
         yield from super().feed(operator, rows, leftovers)
 
     def describe(self, operator: JoinOperator) -> Manifest:
-        times = {} if self._files is None else {"times": self._files.times}
+        times = {} if self._files is None else {"times": latest(self._times, self._files.times)}
         return super().describe(operator) | {"ended": self.ended} | times
 
     def _hear(self, batch: pa.RecordBatch, kinds: NDArray[np.int32]) -> None:

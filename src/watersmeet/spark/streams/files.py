@@ -9,7 +9,7 @@ notices the difference, and a batch is known again whichever way it came.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePosixPath
@@ -29,6 +29,7 @@ from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.refusal import Refused
 from watersmeet.spark.scans.scan import PlainScan
 from watersmeet.spark.streams.refused import note_refused
+from watersmeet.spark.streams.watermarks import Clock
 
 if TYPE_CHECKING:
     from watersmeet.spark.streams.plan import StreamPlan
@@ -71,15 +72,12 @@ class Carried:
 
     wire: Wire
     inputs: tuple[FileInput | None, ...]
+    clock: Clock | None = None
+    """Spark's own watermark, if it has to hear of it."""
 
     def first_time(self, input: int) -> int:
         """The place of an input's first watermark among those of all inputs."""
         return sum(len(each.times) for each in self.inputs[:input] if each is not None)
-
-    @property
-    def times(self) -> int:
-        """How many watermarks Spark has to hear of."""
-        return self.first_time(len(self.inputs))
 
 
 class FileRows:
@@ -214,11 +212,18 @@ class FileRows:
         return found
 
     def _note_time(self, place: int, times: pa.Array) -> None:
-        latest = pc.max(times)
-        if latest.is_valid:
+        last = pc.max(times)
+        if last.is_valid:
             # Keys of what is noted as JSON are texts.
-            before = self.times.get(str(place), latest.value)
-            self.times[str(place)] = max(before, latest.value)
+            self.times = latest(self.times, {str(place): last.value})
+
+
+def latest(times: Mapping[str, int], others: Mapping[str, int]) -> dict[str, int]:
+    """The later of two times in each place."""
+    return {
+        place: max(known[place] for known in (times, others) if place in known)
+        for place in sorted({*times, *others})
+    }
 
 
 def pushed_bytes(memory: int) -> int:

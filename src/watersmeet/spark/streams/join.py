@@ -60,7 +60,7 @@ from watersmeet.spark.streams.promises import (
     with_watermarks,
 )
 from watersmeet.spark.streams.routing import stream_router
-from watersmeet.spark.streams.watermarks import heard, with_times
+from watersmeet.spark.streams.watermarks import heard, with_time
 from watersmeet.spark.streams.words import Words, everywhere, tags_of
 
 
@@ -283,13 +283,9 @@ def _joined(
         tuple(plan.names),
         markers=len(plan.wire.markers),
     )
-    delays = [
-        each.delay for path in paths if isinstance(path, FileStream) for each in path.watermarks
-    ]
-    if not delays:
+    if plan.carried is None or plan.carried.clock is None:
         return hosted(wire, plan, ticks, columns=columns, run=run_batch)
-    timed = hosted(wire, plan, ticks, columns=with_times(columns, len(delays)), run=run_batch)
-    return heard(timed, delays)
+    return heard(hosted(wire, plan, ticks, columns=with_time(columns), run=run_batch))
 
 
 def _seconds(patience: Any) -> float:

@@ -18,8 +18,12 @@ from watersmeet.spark.scans.refusal import Refused
 from watersmeet.spark.scans.streams import FileStream, open_stream
 from watersmeet.spark.sql import quoted
 from watersmeet.spark.streams.files import MOST_INSTANCES, Carried, FileInput
+from watersmeet.spark.streams.promises import DELAY
 from watersmeet.spark.streams.refused import noted_refused
+from watersmeet.spark.streams.watermarks import Clock
 from watersmeet.spark.streams.words import Words, fixes_key
+
+_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 
 Path = FileStream | Refused
 """How instances read a stream, or why Spark does."""
@@ -45,7 +49,22 @@ def paths_of(
             found.append(_opened(input, stream, schemas[input], words))
         except Refused as refused:
             found.append(refused)
-    return tuple(_alone(path, found) for path in found)
+    return _with_one_watermark(streams, tuple(_alone(path, found) for path in found))
+
+
+def _with_one_watermark(streams: Sequence[DataFrame], paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Where Spark sees the times of one stream it has to see those of all: it takes no watermark
+    above another."""
+    seen = any(
+        isinstance(path, Refused) and any(DELAY in field.metadata for field in stream.schema)
+        for stream, path in zip(streams, paths, strict=True)
+    )
+    return tuple(
+        Refused("Spark goes by the watermark of another stream, whose rows it reads")
+        if seen and isinstance(path, FileStream) and path.watermarks
+        else path
+        for path in paths
+    )
 
 
 def _alone(path: Path, paths: Sequence[Path]) -> Path:
@@ -111,7 +130,16 @@ def carried(
         _input(input, path, schemas[input], words, join) if isinstance(path, FileStream) else None
         for input, path in enumerate(paths)
     ]
-    return Carried(Wire.of(*travelling, markers=wire.markers), tuple(inputs))
+    conf = streams[0].sparkSession.conf
+    delays = [
+        each.delay for path in paths if isinstance(path, FileStream) for each in path.watermarks
+    ]
+    by_latest = str(conf.get(_POLICY)).lower() == "max"
+    return Carried(
+        Wire.of(*travelling, markers=wire.markers),
+        tuple(inputs),
+        clock=Clock(tuple(delays), by_latest) if delays else None,
+    )
 
 
 def _input(

@@ -35,7 +35,7 @@ from watersmeet.spark.streams.identity import parameters_of
 from watersmeet.spark.streams.promised import Promised
 from watersmeet.spark.streams.promised_arrivals import PromisedArrivals
 from watersmeet.spark.streams.routing import stream_router
-from watersmeet.spark.streams.watermarks import emit_times, times_of
+from watersmeet.spark.streams.watermarks import emit_time
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 
@@ -152,9 +152,10 @@ class StreamPlan:
     def emitted(
         self, batches: Iterator[pa.RecordBatch], done: Manifest
     ) -> Iterator[pa.RecordBatch]:
-        if self.carried is None or not self.carried.times:
+        clock = None if self.carried is None else self.carried.clock
+        if clock is None:
             return batches
-        return emit_times(batches, output_of(self), times_of(done, self.carried.times))
+        return emit_time(batches, output_of(self), clock.moment(done.get("times", {})))
 
     def _files(self, task: Task) -> FileRows | None:
         return None if self.carried is None else FileRows(self, self.carried, task)

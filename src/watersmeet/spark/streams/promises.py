@@ -41,7 +41,7 @@ from watersmeet.spark.streams.promised import Promised
 _FORGETFUL = "rpj"
 
 # What Spark writes into the metadata of a column that has a watermark, in milliseconds.
-_DELAY = "spark.watermarkDelayMs"
+DELAY = "spark.watermarkDelayMs"
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,10 @@ def with_watermarks(asked: AskedPromises, streams: Frames, join: JoinSchema) -> 
         (each.side, each.column) for each in asked.promises if isinstance(each, Ordered | Watermark)
     }
     implied = [
-        Watermark(side, field.name, timedelta(milliseconds=int(field.metadata[_DELAY])))
+        Watermark(side, field.name, timedelta(milliseconds=int(field.metadata[DELAY])))
         for side in Side
         for field in streams[side].schema.fields
-        if _DELAY in field.metadata
+        if DELAY in field.metadata
         and field.name in _columns_of(join, side)
         and (side, field.name) not in promised
     ]

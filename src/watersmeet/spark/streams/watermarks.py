@@ -1,62 +1,71 @@
-"""Spark's own watermarks, of streams whose rows it does not see.
+"""Spark's own watermark, of streams whose rows it does not see.
 
-What follows the join may go by the watermark that a column has from `withWatermark`. Spark takes
-the largest time of each micro-batch from the rows that pass; here it passes in a row of its own,
-which is left out behind. Each watermark has a column and a row of its own, because Spark moves what
-leaves out the rows of one below the next.
+What follows the join may go by the watermarks that columns have from `withWatermark`. Spark takes
+the largest time of each such column in a micro-batch, less its delay, and of these the least (or
+the largest, if its settings say so). Here the instances do, which see all rows, and Spark hears it
+in a row of its own, which is left out behind. One row, since Spark refuses a second watermark above
+another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import reduce
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType, TimestampType
 
-from watersmeet.spark.microbatches.state import Manifest
+_COLUMN = "watersmeet_time"
+_MILLISECOND = 1_000
+_KIND = pa.timestamp("us", "UTC")
 
-_COLUMN = "watersmeet_time_{}"
+
+@dataclass(frozen=True)
+class Clock:
+    """The watermarks of all streams, by their places in the order of streams and columns."""
+
+    delays: tuple[int, ...]
+    """In milliseconds."""
+    by_latest: bool
+    """Whether the largest of the watermarks counts, and not the least."""
+
+    def moment(self, times: Mapping[str, int]) -> int | None:
+        """What Spark's watermark is after these times, in microseconds; None if it has none yet.
+        Times are in microseconds, by the place of their watermark as text."""
+        moments = [
+            times[str(place)] // _MILLISECOND - delay
+            for place, delay in enumerate(self.delays)
+            if str(place) in times
+        ]
+        if not moments or (not self.by_latest and len(moments) < len(self.delays)):
+            return None
+        return (max(moments) if self.by_latest else min(moments)) * _MILLISECOND
 
 
-def with_times(columns: StructType, count: int) -> StructType:
-    """The columns of a result that brings so many times with it."""
-    # Rows that say what time it is have nothing else, even where the result is never null.
+def with_time(columns: StructType) -> StructType:
+    """The columns of a result that says what time it is."""
+    # Rows that do so have nothing else, even where the result is never null.
     rows = [StructField(each.name, each.dataType) for each in columns]
-    times = [StructField(_COLUMN.format(n), TimestampType()) for n in range(count)]
-    return StructType([*rows, *times])
+    return StructType([*rows, StructField(_COLUMN, TimestampType())])
 
 
-def emit_times(
-    batches: Iterator[pa.RecordBatch], schema: pa.Schema, times: Sequence[int | None]
+def emit_time(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, moment: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a result with columns for times, and a row for each time, in microseconds."""
-    kind = pa.timestamp("us", "UTC")
-    names = [_COLUMN.format(n) for n in range(len(times))]
+    """The rows of a result with a column for the time, and a row that has it."""
     rows = [field.with_nullable(True) for field in schema]
-    whole = pa.schema([*rows, *(pa.field(name, kind) for name in names)])
+    whole = pa.schema([*rows, pa.field(_COLUMN, _KIND)])
     for batch in batches:
-        none = [pa.nulls(len(batch), kind)] * len(times)
-        yield pa.RecordBatch.from_arrays([*batch.columns, *none], schema=whole)
-    for place, time in enumerate(times):
-        if time is not None:
-            row = [pa.nulls(1, field.type) for field in schema]
-            row += [pa.array([time if n == place else None], kind) for n in range(len(times))]
-            yield pa.RecordBatch.from_arrays(row, schema=whole)
+        none = pa.nulls(len(batch), _KIND)
+        yield pa.RecordBatch.from_arrays([*batch.columns, none], schema=whole)
+    if moment is not None:
+        row = [pa.nulls(1, field.type) for field in schema]
+        yield pa.RecordBatch.from_arrays([*row, pa.array([moment], _KIND)], schema=whole)
 
 
-def times_of(done: Manifest, count: int) -> list[int | None]:
-    """What a version says of the latest times that its batch brought."""
-    said = done.get("times", {})
-    return [said.get(str(number)) for number in range(count)]
-
-
-def heard(frame: DataFrame, delays: Sequence[str]) -> DataFrame:
-    """The result without the rows that say what time it is, and with Spark having heard them."""
-    names = [_COLUMN.format(n) for n in range(len(delays))]
-    for name, delay in zip(names, delays, strict=True):
-        frame = frame.withWatermark(name, delay)
-    rows = reduce(lambda one, other: one & other, (sf.col(name).isNull() for name in names))
-    return frame.where(rows).drop(*names)
+def heard(frame: DataFrame) -> DataFrame:
+    """The result without rows that say what time it is, which Spark has heard."""
+    timed = frame.withWatermark(_COLUMN, "0 seconds")
+    return timed.where(sf.col(_COLUMN).isNull()).drop(_COLUMN)
