@@ -50,6 +50,8 @@ NAME = StructType(
 )
 """What travels through Spark of a file; values of partition columns follow."""
 
+# What Spark writes into the metadata of a column that has a watermark, in milliseconds.
+DELAY = "spark.watermarkDelayMs"
 _WATERMARK = f"{LOGICAL}EventTimeWatermark"
 _FILTER = f"{LOGICAL}Filter"
 _RELATION = "StreamingRelation"
@@ -67,7 +69,6 @@ _FINDING = {
     "maxfilespertrigger",
     "sourcearchivedir",
 }
-_DAY_MS = 24 * 60 * 60 * 1000
 _FORMAT = "binaryFile"
 _STATUS = "path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY"
 _STATUS_NAMES = {"path", "modificationtime", "length", "content", "modified"}
@@ -198,7 +199,7 @@ def _open(dataframe: DataFrame, schema: pa.Schema) -> FileStream:
         _place(session, folder),
         options,
         tuple(outside),
-        _watermarks(nodes, root, dataframe.columns),
+        _watermarks(nodes, root, dataframe.schema.fields),
         str(leaf.treeString()),
     )
     _check_names(found, session)
@@ -242,13 +243,13 @@ def _place(session: SparkSession, folder: str) -> str:
 
 
 def _watermarks(
-    nodes: Sequence[JavaObject], root: JavaObject, columns: Sequence[str]
+    nodes: Sequence[JavaObject], root: JavaObject, columns: Sequence[StructField]
 ) -> tuple[Watermark, ...]:
     """The watermarks that Spark has for a stream: it takes the largest time of rows that come
     through the node, so no row may be dropped above it, where we would not see it."""
     named = {
-        attribute.exprId().toString(): name
-        for attribute, name in zip(_elements(root.output()), columns, strict=True)
+        attribute.exprId().toString(): column
+        for attribute, column in zip(_elements(root.output()), columns, strict=True)
     }
     found: list[Watermark] = []
     filtered = False
@@ -257,12 +258,9 @@ def _watermarks(
             filtered = True
         if node.getClass().getName() == _WATERMARK:
             column = named.get(node.eventTime().exprId().toString())
-            if filtered or column is None:
+            if filtered or column is None or DELAY not in column.metadata:
                 raise Refused("rows or columns are dropped after its withWatermark")
-            # As EventTimeWatermark.getDelayMs: a month has 31 days.
-            delay = node.delay()
-            days = 31 * delay.months + delay.days
-            found.append(Watermark(column, days * _DAY_MS + delay.microseconds // 1000))
+            found.append(Watermark(column.name, int(column.metadata[DELAY])))
     if len({each.column for each in found}) < len(found):
         raise Refused("a column has several watermarks")
     return tuple(found)

@@ -15,10 +15,9 @@ from watersmeet.spark.microbatches.state import StateDirectory
 from watersmeet.spark.microbatches.wire import Wire
 from watersmeet.spark.routing import HashRouter, StreamRouter
 from watersmeet.spark.scans.refusal import Refused
-from watersmeet.spark.scans.streams import FileStream, open_stream
+from watersmeet.spark.scans.streams import DELAY, FileStream, open_stream
 from watersmeet.spark.sql import quoted
 from watersmeet.spark.streams.files import MOST_INSTANCES, Carried, FileInput
-from watersmeet.spark.streams.promises import DELAY
 from watersmeet.spark.streams.refused import noted_refused
 from watersmeet.spark.streams.watermarks import Clock
 from watersmeet.spark.streams.words import Words, fixes_key

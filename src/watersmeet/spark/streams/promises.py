@@ -34,14 +34,12 @@ from watersmeet.rows.on import name_of
 from watersmeet.rows.predicates import ValuesInBand
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.keys import Frames, column_name
+from watersmeet.spark.scans.streams import DELAY
 from watersmeet.spark.streams.batch_promises import in_our_words
 from watersmeet.spark.streams.ends import check_condition
 from watersmeet.spark.streams.promised import Promised
 
 _FORGETFUL = "rpj"
-
-# What Spark writes into the metadata of a column that has a watermark, in milliseconds.
-DELAY = "spark.watermarkDelayMs"
 
 
 @dataclass(frozen=True)
