@@ -194,6 +194,16 @@ def our_streams(stage: Stage) -> dict[str, Any]:
     return streamed(stage, joined)
 
 
+def our_streams_by_rows(stage: Stage) -> dict[str, Any]:
+    """Ours on streams with a filter that only Spark computes; it drops no row."""
+    state = stage.scratch / f"state-{uuid.uuid4().hex}"
+    left, right = (stream.where(f"sign({stream.columns[0]}) >= -1") for stream in stage.streams())
+    joined = wm.join_streams(left, right, on=stage.on, memory=stage.memory, state=state)
+    if "file path" in wm.explain_stream(state):
+        raise RuntimeError(f"Not both streams take the row path:\n{wm.explain_stream(state)}")
+    return streamed(stage, joined)
+
+
 def spark_streams(stage: Stage) -> dict[str, Any]:
     """Spark's own stream-stream join, its state in RocksDB, one partition of it for each core."""
     chosen = {
@@ -334,6 +344,7 @@ PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
         first_wave,
         whole,
         our_streams,
+        our_streams_by_rows,
         spark_streams,
         our_enrich,
         spark_static,

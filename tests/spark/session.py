@@ -10,17 +10,11 @@ from watersmeet.spark.session import session
 
 # Enough for every test, on machines that run several things at once.
 CORES, MEMORY = 2, "1g"
-_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
-# What only saves time, for the session that tests share. Drivers that are killed are without it,
-# and the page that is followed has its Java only: there checkpoints are written as users have them.
+# What only saves time, for the session that tests share.
 QUICKER = {
     # Java does not live long enough for its second compiler, nor is there garbage for several
     # threads: 31 s of processor time instead of 52 for eight small streams.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    # The default runs `readlink` eight times for each file of a checkpoint, as a process each:
-    # 0.65 s a micro-batch instead of 0.4. Both write a file beside and rename it.
-    "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}."
-    "FileSystemBasedCheckpointFileManager",
 }
 
 

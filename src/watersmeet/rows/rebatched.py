@@ -19,3 +19,18 @@ def rebatched(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Recor
             waiting, count = [], 0
     if count:
         yield pa.concat_batches(waiting)
+
+
+def gathered(batches: Iterator[pa.RecordBatch], nbytes: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order, in batches of at most so many bytes, or as large as they
+    came."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if waiting and size + batch.nbytes > nbytes:
+            yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
+            waiting, size = [], 0
+        waiting.append(batch)
+        size += batch.nbytes
+    if waiting:
+        yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)

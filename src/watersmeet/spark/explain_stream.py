@@ -67,7 +67,9 @@ class _Explained:
         self._enriches = self._about.get("join") == "enrich"
 
     def text(self) -> str:
-        facts = {"join": self._join(), "algorithm": self._algorithm(), "memory": self._memory()}
+        facts = {"join": self._join(), "algorithm": self._algorithm()}
+        facts |= dict(self._asked.paths) if self._asked else {}
+        facts["memory"] = self._memory()
         if self._enriches:
             facts |= self._enriched()
         else:
@@ -239,6 +241,7 @@ def _asked_words(asked: Asked | None, directory: StateDirectory) -> str:
         instances = count_text(about["instances"], "instance")
         facts["join"] = f"{_join_words(about, _names(about))}; {instances}"
         facts["algorithm"] = _algorithm_words(about["algorithm"])
+        facts |= dict(asked.paths)
         facts |= dict(asked.bounds)
     facts["batches"] = f"no batch of a query has been committed to {directory.uri} yet"
     return "\n".join(paragraph(name, fact) for name, fact in facts.items())

@@ -21,11 +21,13 @@ from watersmeet.spark.streams.plan import StreamPlan
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.parametrize("spark_reads", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", [pytest.param("raise", marks=pytest.mark.slow), "worker"])
 def test_tasks_that_failed_are_run_again(
-    streams: Streams, what: str, monkeypatch: pytest.MonkeyPatch
+    streams: Streams, what: str, spark_reads: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At each place once, in one query: another attempt goes on as if nothing had happened."""
+    streams.spark_reads = spark_reads
     # From the second batch on, so that each has a version before it to go on from.
     turns = [(batch, instance) for batch in (1, 2, 3) for instance in (0, 1)]
     faults = [
@@ -70,13 +72,11 @@ def test_a_query_that_failed_is_started_again(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "where",
-    ["after", *(pytest.param(w, marks=pytest.mark.slow) for w in ("files", "rows", "emit"))],
-)
-def test_the_driver_is_killed(streams: Streams, where: str) -> None:
+@pytest.mark.parametrize("case", ["plain", "rows"])
+@pytest.mark.parametrize("where", ["after", "files", "rows", "emit"])
+def test_the_driver_is_killed(streams: Streams, where: str, case: str) -> None:
     """In the middle of writing state, and between the commit of state and that of the batch."""
-    with start_driver(streams, where) as driver:
+    with start_driver(streams, where, case) as driver:
         try:
             output, _ = driver.communicate(timeout=400)
         finally:
@@ -91,9 +91,10 @@ def test_the_driver_is_killed(streams: Streams, where: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_the_driver_is_killed_at_any_moment(streams: Streams, seed: int) -> None:
-    """The moment is when a random number of files has been written by Spark and by us."""
+    """The moment is when a random number of files has been written by Spark and by us. Half of the
+    queries have their rows from Spark, and go on with those that instances read."""
     moment = random.Random(seed).randrange(2, 80)
-    kill_when(streams, moment)
+    kill_when(streams, moment, "rows" if seed % 2 else "plain")
     expected = streams.expected()
     assert streams.run() == expected
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+import pyarrow as pa
 
 from watersmeet.operators.base import JoinOperator, StateArea
 from watersmeet.operators.enriching import EnrichQuestion
@@ -85,6 +87,14 @@ class EnrichPlan:
             spill_dir=self.spill_dir,
             budget=self.budget,
         )
+
+    def rows(self, task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return batches
+
+    def emitted(
+        self, batches: Iterator[pa.RecordBatch], done: Manifest
+    ) -> Iterator[pa.RecordBatch]:
+        return batches
 
     def make(self, task: Task, resources: Resources) -> JoinOperator:
         return make_enricher(

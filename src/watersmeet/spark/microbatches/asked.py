@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from watersmeet.spark.microbatches.state import StateDirectory, unusable
@@ -23,6 +24,8 @@ class Asked(NamedTuple):
     parameters: dict[str, Any]
     bounds: list[tuple[str, str]]
     """What explains, and in which words."""
+    paths: Sequence[tuple[str, str]] = ()
+    """The path of each stream, by its name."""
 
     def note(self, directory: StateDirectory) -> None:
         """Write it where `noted` finds it. What was noted by an earlier call is replaced."""
@@ -46,4 +49,7 @@ class Asked(NamedTuple):
             return None
         except OSError as error:
             raise unusable(directory.uri, error) from error
-        return cls(found["parameters"], [(name, words) for name, words in found["bounds"]])
+        bounds, paths = (
+            [(name, words) for name, words in found.get(what, [])] for what in ("bounds", "paths")
+        )
+        return cls(found["parameters"], bounds, paths)

@@ -66,6 +66,9 @@ def row_hashes(columns: list[pa.Array], rows: int) -> Hashes:
 
 def _fold(hashes: Hashes, column: pa.Array) -> None:
     """Make a column a part of the hashes of its rows."""
+    if column.null_count == len(column):
+        hashing.fold(hashes, np.full(len(column), _NULL))
+        return
     for words in _words(column):
         if column.null_count:
             words = np.where(pc.is_null(column).to_numpy(zero_copy_only=False), _NULL, words)

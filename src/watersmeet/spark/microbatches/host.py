@@ -88,7 +88,7 @@ def run_batch(
             _check_again(task, done, state)
             _check_contents(plan, task, done, state=state, batches=batches)
         release(plan.state, state, done)
-        yield from emit(done, state, output_of(plan))
+        yield from plan.emitted(emit(done, state, output_of(plan)), done)
 
 
 def _check_again(task: Task, done: Manifest, state: InstanceState) -> None:
@@ -118,7 +118,7 @@ def _check_contents(
     """
     same_run = Task.run_of(done["attempt"]) == task.run
     contents = Contents(plan.wire.tags)
-    for batch in batches:
+    for batch in batches if same_run else plan.rows(task, batches):
         kinds = check_instance(batch, plan.wire.tags, task)
         if not same_run:
             contents.add(batch, kinds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -65,6 +65,16 @@ class Hosted(Protocol):
 
     def identity(self, query: str | None) -> Identity:
         """What a state must have been made by. `query` is None before the query has started."""
+        ...
+
+    def rows(self, task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What a batch brings, as `wire` has it, whichever way it came."""
+        ...
+
+    def emitted(
+        self, batches: Iterator[pa.RecordBatch], done: Manifest
+    ) -> Iterator[pa.RecordBatch]:
+        """What goes to Spark: the result of a version, and what else Spark has to know of it."""
         ...
 
     def arrivals(self, task: Task, before: Manifest | None, area: SpillArea) -> Arrivals:

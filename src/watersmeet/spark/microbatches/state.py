@@ -98,7 +98,7 @@ class StateDirectory:
                 remedy="Give the `state` that was given to wm.join_streams or wm.enrich.",
             ) from None
         # A query that begins has written nothing yet, or is about to.
-        passing = ("spill", "draft-", "tried-", "master", "quarantine", "asked.json")
+        passing = ("spill", "draft-", "tried-", "master", "quarantine", "asked.json", "refused-")
         names = {info.base_name for info in entries if not info.base_name.startswith(passing)}
         if names and _OWNER not in names and not any(map(_INSTANCE.fullmatch, names)):
             raise StateError(

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from watersmeet.spark.sql import quoted
@@ -115,6 +117,21 @@ class Wire:
         ]
         named = [column.alias(f"c{slot}") for slot, column in enumerate(columns)]
         return stream.select(tags, *named)
+
+    @cached_property
+    def _kinds(self) -> list[pa.DataType]:
+        return [to_arrow_type(slot, timezone="UTC") for slot in self.slots]
+
+    def laid_out(
+        self, tags: pa.Array, input: int | None, columns: Sequence[pa.Array]
+    ) -> pa.RecordBatch:
+        """Columns of an input as they come on the wire; without an input, words without values."""
+        at = {} if input is None else dict(zip(self.places[input], columns, strict=True))
+        slots = [
+            at[slot] if slot in at else pa.nulls(len(tags), kind)
+            for slot, kind in enumerate(self._kinds)
+        ]
+        return pa.RecordBatch.from_arrays([tags, *slots], names=[TAG, *self.schema.names])
 
     def unload(self, input: int, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """An input's rows off the wire, where `schema` is what that input looks like."""

@@ -145,6 +145,21 @@ def _seconds(function: str, divisor: int) -> Callable[[Translation, Node], Expre
     return call
 
 
+def _counted_instant(ticks_each: int) -> Callable[[Translation, Node], Expression]:
+    """The instant that is so many units of time after the first of 1970, in whole numbers."""
+
+    def call(translation: Translation, node: Node) -> Expression:
+        count = translation.translated(node.children[0])
+        if not pt.is_signed_integer(count.kind):
+            raise translation.refusal(node)
+        if count.kind != pa.int64():
+            count = Cast(count, pa.int64())
+        # Too large a count is an error of Spark's, with and without ANSI mode.
+        return Arithmetic("*", count, Literal(ticks_each, pa.int64()), translation.kind(node))
+
+    return call
+
+
 def _truncated_date(translation: Translation, node: Node) -> Expression:
     day = translation.translated(node.children[0])
     unit = _DATE_UNITS.get(_text(translation, node, 1).upper())
@@ -390,6 +405,9 @@ FUNCTIONS: dict[str, Callable[[Translation, Node], Expression]] = {
     "UnixTimestamp": _seconds("quotient", _SECOND),
     "UnixSeconds": _seconds("rounded down", _SECOND),
     "UnixMillis": _seconds("rounded down", 1_000),
+    "SecondsToTimestamp": _counted_instant(_SECOND),
+    "MillisToTimestamp": _counted_instant(1_000),
+    "MicrosToTimestamp": _counted_instant(1),
     "TruncDate": _truncated_date,
     "TruncTimestamp": _truncated_instant,
     "DateAdd": _shifted_date("days after"),

@@ -106,6 +106,18 @@ def read_rows(
             return
 
 
+def read_all(
+    file: pq.ParquetFile, *, names: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """All rows of a file."""
+    if not names:
+        return _no_columns(file.metadata.num_rows, batch_rows)
+    batches: Iterator[pa.RecordBatch] = file.iter_batches(
+        batch_size=batch_rows, columns=list(names), use_threads=False
+    )
+    return batches
+
+
 def _no_columns(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Batches that have a length and nothing else."""
     for done in range(0, rows, batch_rows):

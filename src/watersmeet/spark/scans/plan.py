@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import _to_seq
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField, StructType
@@ -30,9 +30,9 @@ from watersmeet.spark.scans.refusal import Refused
 from watersmeet.spark.scans.scan import Computed, Filter, TableColumn
 
 _SQL = "org.apache.spark.sql."
-_LOGICAL = f"{_SQL}catalyst.plans.logical."
-_STEPS = {
-    f"{_LOGICAL}{name}"
+LOGICAL = f"{_SQL}catalyst.plans.logical."
+STEPS = {
+    f"{LOGICAL}{name}"
     for name in (
         "Project",
         "Filter",
@@ -46,7 +46,7 @@ _STEPS = {
 _RELATION = f"{_SQL}execution.datasources.LogicalRelation"
 _FILES = f"{_SQL}execution.datasources.HadoopFsRelation"
 # This class and no other: table formats with deletes or column mapping derive theirs from it.
-_PARQUET = f"{_SQL}execution.datasources.parquet.ParquetFileFormat"
+PARQUET = f"{_SQL}execution.datasources.parquet.ParquetFileFormat"
 
 _REASONS = {
     "InMemoryRelation": "it is cached",
@@ -54,7 +54,7 @@ _REASONS = {
     "LocalRelation": "its rows were given in the program",
 }
 # They decide which files there are and which columns the table has, and both are known by now.
-_HARMLESS_OPTIONS = {
+HARMLESS_OPTIONS = {
     "basepath",
     "compression",
     "mergeschema",
@@ -89,15 +89,16 @@ class FileScan:
 def read_plan(dataframe: DataFrame) -> FileScan:
     """The scan that a classic DataFrame is; Refused if it is anything else."""
     root = dataframe._jdf.queryExecution().optimizedPlan()
-    nodes = _chain(root)
+    nodes = chain_of(root, STEPS, _RELATION)
     relation = nodes[-1].relation()
     _check(relation)
     session = dataframe.sparkSession
-    state = session._jsparkSession.sessionState()
-    dialect = _dialect(state.conf())
-    if state.newHadoopConf().get(_CRYPTO) is not None:
-        raise Refused(f"{_CRYPTO} is set, so its files may be encrypted")
-    pipeline = _Pipeline(_Table.of(relation, dialect))
+    dialect = dialect_of(session)
+    inside, outside = (
+        StructType.fromJson(json.loads(schema.json())).fields
+        for schema in (relation.dataSchema(), relation.partitionSchema())
+    )
+    pipeline = Pipeline(Table.of(inside, outside, dialect))
     pipeline.follow(nodes, json.loads(root.toJSON()))
     return FileScan(
         columns=tuple(pipeline.columns),
@@ -108,12 +109,12 @@ def read_plan(dataframe: DataFrame) -> FileScan:
     )
 
 
-def _chain(root: JavaObject) -> list[JavaObject]:
-    """The plan's nodes from the top down to the relation."""
+def chain_of(root: JavaObject, steps: Set[str], relation: str) -> list[JavaObject]:
+    """The plan's nodes from the top, through steps of these classes, down to the relation."""
     nodes = [root]
-    while (name := nodes[-1].getClass().getName()) in _STEPS:
+    while (name := nodes[-1].getClass().getName()) in steps:
         nodes.append(nodes[-1].child())
-    if name != _RELATION:
+    if name != relation:
         short = name.rsplit(".", 1)[-1]
         raise Refused(_REASONS.get(short, f"its plan has a node {short}"))
     return nodes
@@ -124,15 +125,23 @@ def _check(relation: JavaObject) -> None:
     if kind != _FILES:
         raise Refused(f"it reads a {kind.rsplit('.', 1)[-1]}, not files")
     form = relation.fileFormat()
-    if form.getClass().getName() != _PARQUET:
+    if form.getClass().getName() != PARQUET:
         raise Refused(f"its format is {form.toString()}, not plain Parquet")
-    options = relation.options().keys().mkString("\n").split("\n")
-    unknown = sorted(name for name in options if name and name.lower() not in _HARMLESS_OPTIONS)
+    check_options(relation.options().keys().mkString("\n").split("\n"), HARMLESS_OPTIONS)
+
+
+def check_options(names: Iterable[str], known: Set[str]) -> None:
+    unknown = sorted(name for name in names if name and name.lower() not in known)
     if unknown:
         raise Refused(f"it is read with the option {unknown[0]!r}")
 
 
-def _dialect(conf: JavaObject) -> Dialect:
+def dialect_of(session: SparkSession) -> Dialect:
+    """What a session makes of Parquet files; Refused if its settings ask for what we do not do."""
+    state = session._jsparkSession.sessionState()
+    if state.newHadoopConf().get(_CRYPTO) is not None:
+        raise Refused(f"{_CRYPTO} is set, so its files may be encrypted")
+    conf = state.conf()
     for name, required in _REQUIRED_SETTINGS.items():
         if conf.getConfString(name) != required:
             raise Refused(f"{name} is not {required}")
@@ -145,16 +154,16 @@ def _dialect(conf: JavaObject) -> Dialect:
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
     """The relation's columns in its own order: those of the files, then those of their paths."""
 
     fields: tuple[StructField, ...]
     file_columns: int
 
     @classmethod
-    def of(cls, relation: JavaObject, dialect: Dialect) -> _Table:
-        inside = StructType.fromJson(json.loads(relation.dataSchema().json())).fields
-        outside = StructType.fromJson(json.loads(relation.partitionSchema().json())).fields
+    def of(
+        cls, inside: Sequence[StructField], outside: Sequence[StructField], dialect: Dialect
+    ) -> Table:
         names = Counter(dialect.folded(field.name) for field in [*inside, *outside])
         for name, count in names.items():
             if count > 1:
@@ -183,10 +192,10 @@ _COMPUTED = "column {name!r} is computed with {{}}, which may have other values 
 _REMEDY = "compute that column after the join, or write the DataFrame to Parquet files before it"
 
 
-class _Pipeline:
+class Pipeline:
     """Follows columns from the relation up through filters and choices of columns."""
 
-    def __init__(self, table: _Table) -> None:
+    def __init__(self, table: Table) -> None:
         self._table = table
         self.columns: list[TableColumn] = []
         self.output: tuple[_Source, ...] = ()

@@ -5,7 +5,7 @@ Everything here can be sent to tasks, and loads in a worker without pyspark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,9 +20,20 @@ from watersmeet.expressions.numbers import ArithmeticFailed, Mask
 from watersmeet.model import Side
 from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.footers import FileFooter
-from watersmeet.spark.scans.parquet import Dialect, names_in, open_file, read_rows, readings
+from watersmeet.spark.scans.parquet import (
+    Dialect,
+    Reading,
+    names_in,
+    open_file,
+    read_all,
+    read_rows,
+    readings,
+)
 from watersmeet.spark.scans.refusal import Refused
 from watersmeet.words import count_text
+
+_Part = Callable[[pq.ParquetFile, Sequence[str]], Iterator[pa.RecordBatch]]
+"""What is read of an open file, given the columns to read."""
 
 
 @dataclass(frozen=True)
@@ -213,27 +224,45 @@ class PlainScan:
         and again after the last, when what was handed out must not be used.
         """
         file = self.files[split.file]
+
+        def part(opened: pq.ParquetFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+            return read_rows(
+                opened,
+                split.row_group,
+                start=split.start,
+                stop=split.stop,
+                names=names,
+                batch_rows=batch_rows,
+            )
+
+        return self._read(file, part)
+
+    def whole(self, file: DataFile, *, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a whole file that the filter keeps. The file need not be among `files`: one
+        of a stream is known when it comes.
+
+        Refused is raised if it cannot be read as Spark would.
+        """
+
+        def all_of(opened: pq.ParquetFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+            return read_all(opened, names=names, batch_rows=batch_rows)
+
+        return self._read(file, all_of)
+
+    def _read(self, file: DataFile, part: _Part) -> Iterator[pa.RecordBatch]:
         try:
             with open_file(file.path) as opened:
                 file.check()
-                yield from self._read(opened, file, split=split, batch_rows=batch_rows)
+                found = readings(opened, inside(self.columns), dialect=self.dialect)
+                yield from self._kept(part(opened, names_in(found)), found, file)
         except (OSError, pa.ArrowException, Refused):
             file.check()
             raise
         file.check()
 
-    def _read(
-        self, opened: pq.ParquetFile, file: DataFile, *, split: Split, batch_rows: int
+    def _kept(
+        self, batches: Iterator[pa.RecordBatch], found: Sequence[Reading], file: DataFile
     ) -> Iterator[pa.RecordBatch]:
-        found = readings(opened, inside(self.columns), dialect=self.dialect)
-        batches = read_rows(
-            opened,
-            split.row_group,
-            start=split.start,
-            stop=split.stop,
-            names=names_in(found),
-            batch_rows=batch_rows,
-        )
         for batch in batches:
             in_file = (reading.of(batch) for reading in found)
             columns = [

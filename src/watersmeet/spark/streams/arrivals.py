@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from watersmeet.errors import StateError
 from watersmeet.operators.base import JoinOperator
 from watersmeet.rows.address import Matches
+from watersmeet.rows.rebatched import gathered
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.microbatches.arrivals import Arrivals
 from watersmeet.spark.microbatches.state import Manifest
 from watersmeet.spark.microbatches.task import Task
 from watersmeet.spark.microbatches.wire import Wire
+from watersmeet.spark.streams.files import FileRows, latest, pushed_bytes
+from watersmeet.store.leftovers import Leftovers
 
 
 class StreamArrivals(Arrivals):
@@ -33,6 +36,7 @@ class StreamArrivals(Arrivals):
         names: Sequence[str],
         wait_threshold: float,
         budget: float,
+        files: FileRows | None = None,
     ) -> None:
         super().__init__(join, wire, memory=memory, task=task, before=before)
         self.ended: list[int | None] = list(before["ended"]) if before else [None] * len(names)
@@ -41,13 +45,28 @@ class StreamArrivals(Arrivals):
         self._wait_threshold = wait_threshold
         self._budget = budget
         self._ending: set[int] = set()
+        self._files = files
+        self._times: dict[str, int] = {}
+        """The latest times before this batch, by which Spark has its watermark. After a restart it
+        begins with those of rows that come then, and so do we."""
+        if before is not None and Task.run_of(before["attempt"]) == task.run:
+            self._times = before.get("times", {})
 
     @property
     def finished(self) -> bool:
         return None not in self.ended
 
+    def feed(
+        self, operator: JoinOperator, batches: Iterator[pa.RecordBatch], leftovers: Leftovers
+    ) -> Iterator[Matches]:
+        # Spark's batches have some 10,000 rows, and each costs as much as a thousand of them more.
+        came = gathered(batches, pushed_bytes(self._memory))
+        rows = came if self._files is None else self._files.of(came)
+        yield from super().feed(operator, rows, leftovers)
+
     def describe(self, operator: JoinOperator) -> Manifest:
-        return super().describe(operator) | {"ended": self.ended}
+        times = {} if self._files is None else {"times": latest(self._times, self._files.times)}
+        return super().describe(operator) | {"ended": self.ended} | times
 
     def _hear(self, batch: pa.RecordBatch, kinds: NDArray[np.int32]) -> None:
         tags = self._wire.tags

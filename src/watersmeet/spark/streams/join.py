@@ -46,8 +46,10 @@ from watersmeet.spark.microbatches.ticks import TickPlan, parse_interval
 from watersmeet.spark.microbatches.wire import Wire
 from watersmeet.spark.microbatches.wiring import budget_of, hosted
 from watersmeet.spark.question import settled
+from watersmeet.spark.scans.streams import FileStream
 from watersmeet.spark.streams.batch_promises import in_our_words
 from watersmeet.spark.streams.ends import Ends, check_bounded, check_ends
+from watersmeet.spark.streams.paths import Path, carried, describe, paths_of
 from watersmeet.spark.streams.plan import StreamPlan
 from watersmeet.spark.streams.promised import Promised
 from watersmeet.spark.streams.promises import (
@@ -58,7 +60,8 @@ from watersmeet.spark.streams.promises import (
     with_watermarks,
 )
 from watersmeet.spark.streams.routing import stream_router
-from watersmeet.spark.streams.words import Words, tags_of
+from watersmeet.spark.streams.watermarks import heard, with_time
+from watersmeet.spark.streams.words import Words, everywhere, tags_of
 
 
 def join_streams(
@@ -207,15 +210,16 @@ def begin(
     if isinstance(question, ManyQuestion):
         cube = _cube(join, instances=count, asked=asked)
         count = cube.instances
-    else:
-        # Refuses what cannot be divided among so many.
-        stream_router(join, instances=count, cube=None)
+    # Refuses what cannot be divided among so many.
+    router = stream_router(join, instances=count, cube=cube)
+    wire = Wire.of(
+        *(stream.schema for stream in streams), markers=promised.markers if promised else ()
+    )
+    paths = paths_of(streams, schemas, words, names=question.names, router=router, state=directory)
     plan = StreamPlan(
         question=question,
         schemas=schemas,
-        wire=Wire.of(
-            *(stream.schema for stream in streams), markers=promised.markers if promised else ()
-        ),
+        wire=wire,
         instances=count,
         memory=memory_each(memory, min(count, slots.tasks_a_machine)),
         state=directory,
@@ -225,13 +229,16 @@ def begin(
         cube=cube,
         promised=promised,
         homes=count <= slots.tasks_a_machine,
+        carried=carried(paths, streams, schemas, words, join=join, wire=wire),
+        folders=tuple(path.place if isinstance(path, FileStream) else "" for path in paths),
     )
     if saved is not None:
         plan.identity(None).check(saved)
     if promised is not None and promised.on_broken == "quarantine":
         prepare(directory, [stream.schema for stream in streams], join.inputs, plan.names)
-    Asked(plan.identity(None).parameters, plan.bounds()).note(directory)
-    joined = _joined(streams, plan, words, interval, columns=plain(columns))
+    said = describe(paths, question.names)
+    Asked(plan.identity(None).parameters, plan.bounds(), said).note(directory)
+    joined = _joined(streams, paths, plan, words, interval, columns=plain(columns))
     return with_metadata(joined, columns)
 
 
@@ -251,6 +258,7 @@ def _cube(join: JoinSchema, *, instances: int, asked: int | None) -> Cube:
 
 def _joined(
     streams: Sequence[DataFrame],
+    paths: Sequence[Path],
     plan: StreamPlan,
     words: Words,
     interval: float | None,
@@ -258,10 +266,14 @@ def _joined(
     columns: StructType,
 ) -> DataFrame:
     """The plan that Spark gets: all streams on one wire, by instance, through the host."""
-    tagged = [
-        plan.wire.load(input, streams[input], tags_of(input, streams[input], words, plan))
-        for input in plan.inputs
-    ]
+    carried = plan.wire if plan.carried is None else plan.carried.wire
+    tagged = []
+    for input, (stream, path) in enumerate(zip(streams, paths, strict=True)):
+        if isinstance(path, FileStream):
+            names = path.names(stream.sparkSession)
+            tagged.append(carried.load(input, names, everywhere(input, plan)))
+        else:
+            tagged.append(carried.load(input, stream, tags_of(input, stream, words, plan)))
     wire = reduce(DataFrame.union, tagged)
     ticks = TickPlan(
         plan.state.uri,
@@ -271,7 +283,9 @@ def _joined(
         tuple(plan.names),
         markers=len(plan.wire.markers),
     )
-    return hosted(wire, plan, ticks, columns=columns, run=run_batch)
+    if plan.carried is None or plan.carried.clock is None:
+        return hosted(wire, plan, ticks, columns=columns, run=run_batch)
+    return heard(hosted(wire, plan, ticks, columns=with_time(columns), run=run_batch))
 
 
 def _seconds(patience: Any) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,7 +21,7 @@ from watersmeet.promises.marked import MarkedOutput
 from watersmeet.promises.watched import Watched
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.hypercube import Cube
-from watersmeet.spark.microbatches.hosted import Resources
+from watersmeet.spark.microbatches.hosted import Resources, output_of
 from watersmeet.spark.microbatches.identity import Identity
 from watersmeet.spark.microbatches.quarantine import Quarantine
 from watersmeet.spark.microbatches.state import Manifest, StateDirectory
@@ -30,10 +30,12 @@ from watersmeet.spark.microbatches.wire import Wire
 from watersmeet.spark.routing import StreamRouter
 from watersmeet.spark.streams.arrivals import StreamArrivals
 from watersmeet.spark.streams.batch_promises import BatchPromises, in_our_words
+from watersmeet.spark.streams.files import Carried, FileRows
 from watersmeet.spark.streams.identity import parameters_of
 from watersmeet.spark.streams.promised import Promised
 from watersmeet.spark.streams.promised_arrivals import PromisedArrivals
 from watersmeet.spark.streams.routing import stream_router
+from watersmeet.spark.streams.watermarks import emit_time
 from watersmeet.store.shares import MemoryShares
 from watersmeet.store.spill import SpillArea
 
@@ -59,6 +61,10 @@ class StreamPlan:
     promised: Promised | None = None
     homes: bool = False
     """Whether every instance has a home."""
+    carried: Carried | None = None
+    """How the streams travel if of some of them only names do; `wire` is what instances see."""
+    folders: tuple[str, ...] = ()
+    """Of each input that instances read, where its files come."""
 
     @cached_property
     def join(self) -> JoinSchema:
@@ -121,6 +127,7 @@ class StreamPlan:
             "names": self.names,
             "wait_threshold": self.wait_threshold,
             "budget": self.budget,
+            "files": self._files(task),
         }
         if self.promised is None:
             return StreamArrivals(**settings)
@@ -137,6 +144,21 @@ class StreamPlan:
             marked=self.marked,
             **settings,
         )
+
+    def rows(self, task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        files = self._files(task)
+        return batches if files is None else files.of(batches)
+
+    def emitted(
+        self, batches: Iterator[pa.RecordBatch], done: Manifest
+    ) -> Iterator[pa.RecordBatch]:
+        clock = None if self.carried is None else self.carried.clock
+        if clock is None:
+            return batches
+        return emit_time(batches, output_of(self), clock.moment(done.get("times", {})))
+
+    def _files(self, task: Task) -> FileRows | None:
+        return None if self.carried is None else FileRows(self, self.carried, task)
 
     def make(self, task: Task, resources: Resources) -> JoinOperator:
         return make_operator(self.question.algorithm, self.join, **self._forgetting(resources))

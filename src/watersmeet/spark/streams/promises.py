@@ -34,14 +34,12 @@ from watersmeet.rows.on import name_of
 from watersmeet.rows.predicates import ValuesInBand
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.keys import Frames, column_name
+from watersmeet.spark.scans.streams import DELAY
 from watersmeet.spark.streams.batch_promises import in_our_words
 from watersmeet.spark.streams.ends import check_condition
 from watersmeet.spark.streams.promised import Promised
 
 _FORGETFUL = "rpj"
-
-# What Spark writes into the metadata of a column that has a watermark, in milliseconds.
-_DELAY = "spark.watermarkDelayMs"
 
 
 @dataclass(frozen=True)
@@ -95,10 +93,10 @@ def with_watermarks(asked: AskedPromises, streams: Frames, join: JoinSchema) -> 
         (each.side, each.column) for each in asked.promises if isinstance(each, Ordered | Watermark)
     }
     implied = [
-        Watermark(side, field.name, timedelta(milliseconds=int(field.metadata[_DELAY])))
+        Watermark(side, field.name, timedelta(milliseconds=int(field.metadata[DELAY])))
         for side in Side
         for field in streams[side].schema.fields
-        if _DELAY in field.metadata
+        if DELAY in field.metadata
         and field.name in _columns_of(join, side)
         and (side, field.name) not in promised
     ]

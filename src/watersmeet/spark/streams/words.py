@@ -78,6 +78,11 @@ def fixes_key(promise: Punctuated, join: JoinSchema) -> bool:
     return {key.of(Side(promise.side)) for key in join.keys} <= equal
 
 
+def everywhere(kind: int, plan: StreamPlan) -> Column:
+    """Tags that bring a row of a kind to all instances."""
+    return sf.explode(_everywhere(kind, plan)).alias(TAG)
+
+
 def _everywhere(kind: int, plan: StreamPlan) -> Column:
     tags = plan.wire.tags
     return sf.array(*(tags.column(sf.lit(number), kind) for number in range(plan.instances)))
