@@ -208,9 +208,12 @@ def _finish(operator: JoinOperator, plan: Plan) -> Iterator[Matches]:
     yield from operator.finish()
 
 
-def arrivals(
-    instance: int, files: Sequence[Sequence[Sections]], *, rows_out: int | None = None
-) -> Arrivals:
-    """The sections of a wave's files that are for one instance."""
-    mine = (tuple(own for file in input if (own := file.of(instance)).sections) for input in files)
-    return Arrivals(tuple(mine), rows_out)
+def arrivals(files: Sequence[Sequence[Sections]], *, instances: int) -> list[Arrivals]:
+    """The sections of a wave's files, by the instance that they are for."""
+    inputs = [[file.by_instance() for file in input] for input in files]
+    return [
+        Arrivals(
+            tuple(tuple(file[instance] for file in input if instance in file) for input in inputs)
+        )
+        for instance in range(instances)
+    ]

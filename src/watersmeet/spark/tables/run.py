@@ -6,7 +6,7 @@ import os
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 from types import TracebackType
@@ -19,11 +19,11 @@ from watersmeet.errors import RunClosed, WatersmeetError
 from watersmeet.spark.jobs import Record, run_tasks
 from watersmeet.spark.scans.scan import PlainScan
 from watersmeet.spark.session import check_session
-from watersmeet.spark.tables.ahead import Ahead, Scanned
+from watersmeet.spark.tables.ahead import Ahead
 from watersmeet.spark.tables.explain import explain
 from watersmeet.spark.tables.files import RunFiles
 from watersmeet.spark.tables.inputs import Inputs
-from watersmeet.spark.tables.instances import JoinTask, arrivals, end_homes, join_wave
+from watersmeet.spark.tables.instances import Arrivals, JoinTask, arrivals, end_homes, join_wave
 from watersmeet.spark.tables.metrics import RunMetrics, WaveMetrics
 from watersmeet.spark.tables.partitions import StagedPartitions, staged_partitions
 from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of
@@ -79,7 +79,8 @@ class Wave:
 class _Done:
     """A wave that has been joined."""
 
-    files: Scanned
+    arrived: list[Arrivals]
+    """By instance."""
     records: list[Record]
     progress: WaveProgress = field(init=False)
 
@@ -243,13 +244,16 @@ class JoinRun:
         inputs = self._inputs or self._open(whole=whole)
         files = self._ahead.take(number) or inputs.scan(number)
         scanned = time.monotonic()
-        records = self._join(number, files)
+        arrived = arrivals(files, instances=self._plan.instances)
+        records = self._join(number, arrived)
         if any("too_large" in record for record in records):
             self._open_again(inputs)
             self._advance(whole=False)
             return
         joined = time.monotonic()
-        done = _Done(files, records)
+        pairs = zip(arrived, records, strict=True)
+        known = [replace(each, rows_out=record["rows_out"]) for each, record in pairs]
+        done = _Done(known, records)
         self._done.append(done)
         self.metrics.waves.append(
             WaveMetrics.of(
@@ -335,15 +339,12 @@ class JoinRun:
         self._most_bytes = None
         inputs.cut(self._ends)
 
-    def _join(self, number: int, files: Scanned) -> list[Record]:
+    def _join(self, number: int, arrived: Sequence[Arrivals]) -> list[Record]:
         plan, most_bytes = self._plan, self._most_bytes
 
         def task(instance: int) -> JoinTask:
-            earlier = tuple(
-                arrivals(instance, done.files, rows_out=done.records[instance]["rows_out"])
-                for done in self._done
-            )
-            waves = (*earlier, arrivals(instance, files))
+            earlier = (done.arrived[instance] for done in self._done)
+            waves = (*earlier, arrived[instance])
             last = number + 1 == len(self._ends)
             return JoinTask(instance, waves, last=last, most_bytes=most_bytes)
 
