@@ -8,6 +8,8 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -143,6 +145,56 @@ def test_a_home_ends_when_nobody_comes(name: str) -> None:
         homes._reap()
     assert process not in homes._forked
     assert at_home(name, count, name, batches=rows(2))[1] == 2
+
+
+def test_a_home_ends_when_it_is_told_to(name: str) -> None:
+    homes.end(name)  # There is none yet.
+    process, _ = at_home(name, count, name, batches=rows(1))
+    homes.end(name)
+    assert _reaped(process)
+    assert at_home(name, count, name, batches=rows(2))[1] == 2
+
+
+def test_a_home_ends_after_work_that_is_its_last(name: str) -> None:
+    process, seen = at_home(name, count_and_leave, name, batches=rows(3))
+    assert seen == 3
+    assert _reaped(process)
+
+
+def count_and_leave(key: str, batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:
+    homes.leave()
+    return count(key, batches)
+
+
+def _reaped(process: int) -> bool:
+    deadline = time.monotonic() + 30
+    while process in homes._forked and time.monotonic() < deadline:
+        time.sleep(0.01)
+        homes._reap()
+    return process not in homes._forked
+
+
+def test_work_that_nobody_waits_for_is_given_up(name: str, tmp_path: Path) -> None:
+    """The worker is killed while its home works on; whoever comes next need not wait."""
+    flag = tmp_path / "working"
+    worker = os.fork()
+    if worker == 0:
+        with suppress(BaseException):
+            at_home(name, endless, flag, batches=rows(1))
+        os._exit(0)
+    while not flag.exists():
+        time.sleep(0.01)
+    os.kill(worker, signal.SIGKILL)
+    os.waitpid(worker, 0)
+    assert at_home(name, count, name, batches=rows(2))[1] == 2
+
+
+def endless(flag: Path, batches: Iterator[pa.RecordBatch]) -> None:
+    for _ in batches:
+        pass
+    flag.touch()
+    while True:
+        homes.check_wanted()
 
 
 def test_who_is_somebody_else_is_told_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,3 +145,22 @@ def test_workers_stay_inside_the_memory(spark: SparkSession, tmp_path: Path, sta
     assert seen.peaks
     biggest = sorted(seen.peaks.values())[-spark.sparkContext.defaultParallelism :]
     assert sum(biggest) <= cap + each * len(biggest)
+
+
+def test_workers_and_homes_together_stay_inside_the_memory(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """With memory for all operators each task has two processes, which scan and join at a time."""
+    rows, cap, each = 1_000_000, 256 * MB, 96 * MB
+    random = np.random.default_rng(5)
+    for name in "ab":
+        table = pa.table({"k": random.permutation(rows), name: np.arange(rows)})
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=100_000)
+    left, right = (spark.read.parquet(str(tmp_path / f"{name}.parquet")) for name in "ab")
+    with watched(spark) as seen, wm.join(left, right, on="k", memory=cap) as run:
+        assert sum(wave.rows.count() for wave in run) == rows
+    assert run.metrics.waves[-1].kept
+    tasks = spark.sparkContext.defaultParallelism
+    assert len(seen.peaks) >= 2 * tasks
+    operators = min(cap, run.metrics.waves[-1].instances * run.metrics.memory_peak)
+    assert seen.together <= operators + each * tasks

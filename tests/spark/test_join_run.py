@@ -300,7 +300,7 @@ def test_rows_of_unknown_size_are_taken_for_few(spark: SparkSession) -> None:
         assert "how many instances is decided once the rows of the row path have been" in before
         assert run.to_df().collect() == [(1, "a", "c")]
         assert run.metrics.waves[0].instances == spark.sparkContext.defaultParallelism
-        assert "operators stay in their workers" in " ".join(run.explain().split())
+        assert "operators stay in memory" in " ".join(run.explain().split())
 
 
 @pytest.mark.parametrize("how", ["inner", "full"])

@@ -24,13 +24,16 @@ def workers(spark: SparkSession) -> list[int]:
 
 @dataclass
 class Watched:
-    """The most that each worker was seen to hold."""
+    """The most that each worker was seen to hold, and all of them together."""
 
     peaks: dict[int, int] = field(default_factory=dict)
+    together: int = 0
 
     def look(self, spark: SparkSession) -> None:
-        for worker in workers(spark):
-            self.peaks[worker] = max(self.peaks.get(worker, 0), held(worker).get("resident", 0))
+        now = {worker: held(worker).get("resident", 0) for worker in workers(spark)}
+        for worker, nbytes in now.items():
+            self.peaks[worker] = max(self.peaks.get(worker, 0), nbytes)
+        self.together = max(self.together, sum(now.values()))
 
 
 def end_workers(spark: SparkSession) -> None:

@@ -36,6 +36,21 @@ def copy_bytes(offsets, data, index, out):
             position += 1
 
 
+@njit(types.void(_I64, _BYTES, _OUT_BYTES), cache=True, nogil=True)
+def prefix_lengths(offsets, data, out):
+    """Values end to end, each behind its length as four bytes."""
+    position = 0
+    for k in range(offsets.size - 1):
+        start, stop = offsets[k], offsets[k + 1]
+        length = stop - start
+        for b in range(4):
+            out[position + b] = (length >> (8 * b)) & 0xFF
+        position += 4
+        for b in range(start, stop):
+            out[position] = data[b]
+            position += 1
+
+
 @njit(types.void(_OUT_I64, _OUT_BYTES, _MASK), cache=True, nogil=True)
 def close_gaps(offsets, data, keep):
     """Move the kept values to the front, in place and in order."""

@@ -7,8 +7,8 @@ forks the home; whichever worker gets the next one sends the rows there, and wai
 taken in. Nothing depends on a home: when there is none, the state on disk is what counts.
 
 A home is found by the name of its socket, which the kernel knows as long as the process lives (an
-abstract name, as Linux has them). It ends when nobody has come for a while, and with Spark's
-daemon, which sends a signal to its whole process group when it ends.
+abstract name, as Linux has them). It ends when it is told to, when nobody has come for a while, and
+with Spark's daemon, which sends a signal to its whole process group when it ends.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import ctypes
 import errno
 import os
 import pickle
+import select
 import socket
 import struct
 import sys
@@ -42,8 +43,13 @@ _SET_NAME = 15  # PR_SET_NAME of prctl
 _END = b"E"
 _READY = b"!"
 _TRIES = 5
+# Instead of the length of a request: there is none, and the home is to end.
+_LEAVE = struct.pack("<q", 0)
 
 _forked: list[int] = []
+_asking: socket.socket | None = None
+"""In a home, the connection to the worker whose work is being done."""
+_leaving = False
 
 
 class HomeLost(RuntimeError):
@@ -51,8 +57,8 @@ class HomeLost(RuntimeError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The process in which this instance of the join lives has ended in the middle of a "
-            "micro-batch: it was killed, or the machine ran out of memory."
+            "The process in which this instance of the join lives has ended in the middle of its "
+            "work: it was killed, or the machine ran out of memory."
         )
 
 
@@ -61,19 +67,50 @@ def at_home(
     work: Callable[..., Answer],
     *arguments: Any,
     batches: Iterator[pa.RecordBatch],
+    idle_s: float | None = None,
 ) -> Answer:
     """What `work(*arguments, batches)` returns or raises, done in the home of this name.
 
     Without a name, outside of Spark's workers, and where there cannot be a home, it is done here.
+    `idle_s` is how long the home then waits for the next rows, `IDLE_S` if not given.
     """
     _reap()
     connection = _connected(name) if name is not None and _can_have_homes() else None
     if connection is None:
         return work(*arguments, batches)
     with connection:
-        request: bytes = cloudpickle.dumps((work, arguments))  # type: ignore[no-untyped-call]
+        asked = (work, arguments, IDLE_S if idle_s is None else idle_s)
+        request: bytes = cloudpickle.dumps(asked)  # type: ignore[no-untyped-call]
         answer: Answer = _asked(connection, request, batches)
         return answer
+
+
+def end(name: str) -> None:
+    """Let the home of this name end when it has done what it is doing, if there is one here."""
+    if sys.platform != "linux":
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection, suppress(OSError):
+        connection.connect(_address(name))
+        if _is_mine(connection):
+            connection.sendall(_LEAVE)
+
+
+def leave() -> None:
+    """Called by work that is the last of its home: the home ends when the answer is given."""
+    global _leaving
+    _leaving = True
+
+
+def check_wanted() -> None:
+    """Called by long work now and then: gives up, and the home ends, if the worker that asked for
+    it has ended, as workers do whose tasks are cancelled."""
+    if _asking is None:
+        return
+    poll = select.poll()
+    poll.register(_asking, select.POLLRDHUP)
+    if poll.poll(0):
+        leave()
+        raise ConnectionError("The task that asked for this work has ended.")
 
 
 def _can_have_homes() -> bool:
@@ -86,7 +123,7 @@ def _can_have_homes() -> bool:
 def _connected(name: str) -> socket.socket | None:
     """A connection to the home of this name, which is begun if there is none. The home has said
     that it listens: one that was about to end when it was called does not."""
-    address = f"\0watersmeet {os.getuid()} {name}"
+    address = _address(name)
     for _ in range(_TRIES):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with suppress(OSError):
@@ -100,6 +137,10 @@ def _connected(name: str) -> socket.socket | None:
         if not _begun(address):
             return None
     return None
+
+
+def _address(name: str) -> str:
+    return f"\0watersmeet {os.getuid()} {name}"
 
 
 def _begun(address: str) -> bool:
@@ -168,10 +209,12 @@ def _messages(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
 
 def _live(listening: socket.socket) -> NoReturn:
     """Do what is asked for, one after the other, until nobody asks any more."""
+    global _asking, _leaving
     try:
         _leave_the_worker(listening)
         listening.settimeout(IDLE_S)
-        while True:
+        _leaving = False
+        while not _leaving:
             try:
                 connection, _ = listening.accept()
             except TimeoutError:
@@ -179,9 +222,12 @@ def _live(listening: socket.socket) -> NoReturn:
             with connection:
                 connection.settimeout(None)
                 if _is_mine(connection):
-                    with suppress(OSError):  # The worker may be gone.
+                    with suppress(OSError):  # Who came may be gone, and has still said something.
                         connection.sendall(_READY)
-                        _serve(connection)
+                    _asking = connection
+                    with suppress(OSError):
+                        listening.settimeout(_serve(connection))
+                    _asking = None
         listening.close()
         cache.clear()
     finally:
@@ -203,14 +249,22 @@ def _leave_the_worker(listening: socket.socket) -> None:
                 os.dup2(nowhere, number)
 
 
-def _serve(connection: socket.socket) -> None:
+def _serve(connection: socket.socket) -> float:
+    """Do what one worker asks for; returns how long to wait for the next one."""
+    idle_s = IDLE_S
     with connection.makefile("rb") as source:
         try:
-            work, arguments = cloudpickle.loads(_exactly(source, "<q"))
+            request = _exactly(source, "<q")
+            if not request:
+                leave()
+                return idle_s
+            work, arguments, idle_s = cloudpickle.loads(request)
             answer = True, work(*arguments, _received(source))
         except Exception as error:  # Whatever it is, the worker raises it.
             answer = False, error
-        connection.sendall(_pickled(answer))
+        with suppress(OSError):
+            connection.sendall(_pickled(answer))
+    return idle_s
 
 
 def _received(source: IO[bytes]) -> Iterator[pa.RecordBatch]:

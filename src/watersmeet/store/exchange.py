@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -47,10 +48,12 @@ class Sections:
         sections = tuple(Section(*section) for section in described["sections"])
         return cls(described["name"], sections)
 
-    def of(self, instance: int) -> Sections:
-        """The sections that one instance has to read."""
-        mine = tuple(section for section in self.sections if section.instance == instance)
-        return Sections(self.name, mine)
+    def by_instance(self) -> dict[int, Sections]:
+        """The sections that each instance has to read."""
+        found: dict[int, list[Section]] = defaultdict(list)
+        for section in self.sections:
+            found[section.instance].append(section)
+        return {instance: Sections(self.name, tuple(mine)) for instance, mine in found.items()}
 
     @property
     def rows(self) -> int:

@@ -98,5 +98,5 @@ def _memory(plan: Plan) -> str:
 def _instances(plan: Plan) -> str:
     each = _memory(plan)
     if plan.keeps_operators:
-        return f"{plan.instances}, {each}; operators stay in their workers between waves"
+        return f"{plan.instances}, {each}; operators stay in memory between waves"
     return f"{plan.instances}, {each}; built again in every wave, as not all fit side by side"

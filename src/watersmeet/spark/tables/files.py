@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -36,6 +37,8 @@ class RunFiles:
         self._lock = threading.Lock()
         self._released = False
         self.closed = False
+        self.at_stop: list[Callable[[], None]] = []
+        """What ends all that is done, or waits, for the next wave."""
         with _changed:
             _all.add(self)
         _watch()
@@ -62,6 +65,12 @@ class RunFiles:
             self._storage.exchange.remove_all_but(f".{RESULT}")
         else:
             self.release()
+
+    def stop(self) -> None:
+        """End what is done for the next wave: there will be none."""
+        cancel(self.spark, self.query)
+        for act in self.at_stop:
+            act()
 
     def abandon(self) -> None:
         """Let the thread close them: a finalizer calls this, possibly in the middle of anything."""
@@ -97,7 +106,7 @@ def sweep() -> None:
     """Close abandoned joins, and remove results that no DataFrame can read any more."""
     while _abandoned:
         files = _abandoned.pop()
-        cancel(files.spark, files.query)
+        files.stop()
         files.close()
     with _changed:
         waiting = [files for files in _all if files.closed]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from math import ceil
 from typing import Protocol
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.model import Side
 from watersmeet.policies.order import random_order
-from watersmeet.spark.jobs import run_tasks
+from watersmeet.spark.jobs import Record, run_tasks
 from watersmeet.spark.scans.ranges import ranges_of
 from watersmeet.spark.scans.relation import PlainScan, Split
 from watersmeet.spark.tables.histograms import code_ranges, reached
@@ -22,6 +23,10 @@ from watersmeet.spark.tables.scanning import ScanTask, scan
 from watersmeet.spark.tables.staging import Relation, Staged
 from watersmeet.spark.tables.waves import Piece, cut, shared_out
 from watersmeet.store.exchange import Sections
+
+# Tasks of a scan that runs ahead are not much longer than this many rows take, a third of a second:
+# so long do other jobs wait for them.
+_SCANNED_ROWS = 2_000_000
 
 
 class Input(Protocol):
@@ -56,9 +61,11 @@ class PlainInput:
         self._waves = cut([group.rows for group in relation.row_groups], ends, order=order)
 
     def tasks(self, wave: int) -> list[ScanTask]:
+        """As many for each of those that run at a time, and short ones."""
+        each = ceil(self.rows_in(wave) / (_SCANNED_ROWS * self._tasks))
         return [
             ScanTask(self._input, wave + 1, tuple(map(self._split, pieces)))
-            for pieces in shared_out(self._waves[wave], among=self._tasks)
+            for pieces in shared_out(self._waves[wave], among=self._tasks * max(each, 1))
         ]
 
     def _split(self, piece: Piece) -> Split:
@@ -126,7 +133,6 @@ class Inputs:
         *,
         staged: Staged,
         partitions: Mapping[int, StagedPartitions],
-        ends: Sequence[float],
         seed: int,
     ) -> None:
         """`staged` are the files of the tables that Spark has computed, `partitions` the tables
@@ -141,39 +147,43 @@ class Inputs:
         self.key_order: str | None = None
         """The column by whose order row groups are read; None if their order is random."""
         self._orders = self._ordered(seed)
-        self.tables = [
-            self._table(input, staged, partitions, ends=ends, seed=seed) for input in plan.inputs
-        ]
+        self._staged = staged
+        self._partitions = partitions
+        self._seed = seed
+        self.tables: list[Input] = []
+        self.waves = 0
+
+    def cut(self, ends: Sequence[float]) -> None:
+        """Cut all tables into waves, which end after these fractions of them."""
+        self.tables = [self._table(input, ends) for input in self._plan.inputs]
         self.waves = len(ends)
 
-    def _table(
-        self,
-        input: int,
-        staged: Staged,
-        partitions: Mapping[int, StagedPartitions],
-        *,
-        ends: Sequence[float],
-        seed: int,
-    ) -> Input:
-        if input in partitions:
-            return PartitionInput(partitions[input], ends)
-        if input in staged:
-            return StagedInput(staged[input], ends, seed + input)
+    def _table(self, input: int, ends: Sequence[float]) -> Input:
+        if input in self._partitions:
+            return PartitionInput(self._partitions[input], ends)
+        if input in self._staged:
+            return StagedInput(self._staged[input], ends, self._seed + input)
         scan, order = self._plain[input], self._orders[input]
         return PlainInput(scan, input, ends, order=order, tasks=self._plan.slots.tasks)
 
-    def scan(self, wave: int) -> list[list[Sections]]:
-        """Bring a wave's rows into the storage; returns each table's files in a fixed order."""
+    def scan(self, wave: int, hurry: Callable[[], bool] = lambda: True) -> list[list[Sections]]:
+        """Bring a wave's rows into the storage; returns each table's files in a fixed order.
+
+        Without `hurry` only a few tasks are a job, so that other jobs come in between.
+        """
         tasks = [task for table in self.tables for task in table.tasks(wave)]
         plan, plain = self._plan, self._plain
-        records = run_tasks(
-            self._spark,
-            tasks,
-            lambda task: scan(task, plan, plain),
-            at_once=plan.slots.tasks,
-            query=plan.query,
-            what=f"wave {wave + 1} of {self.waves}, scan",
-        )
+        records: list[Record] = []
+        while len(records) < len(tasks):
+            rest = tasks[len(records) :]
+            records += run_tasks(
+                self._spark,
+                rest if hurry() else rest[: plan.slots.tasks],
+                lambda task: scan(task, plan, plain),
+                at_once=plan.slots.tasks,
+                query=plan.query,
+                what=f"wave {wave + 1} of {self.waves}, scan",
+            )
         files = [table.staged(wave) for table in self.tables]
         for task, record in zip(tasks, records, strict=True):
             files[task.input].append(Sections.from_description(record))

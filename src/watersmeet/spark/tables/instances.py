@@ -1,6 +1,7 @@
 """Join tasks: they push the rows of a wave to the operator of one instance.
 
-If the worker has kept the operator of the wave before, that one goes on. Otherwise it is built
+Operators that fit into memory together live in homes between waves, so that each is where its task
+finds it, whichever worker gets the task. Otherwise, and when a home has ended, an operator is built
 again by pushing the same batches from the storage in the same order. Operators decide only by what
 they are given, so its state is the same as before; its results on the way are dropped, since they
 have been delivered before.
@@ -13,12 +14,14 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any
 
+import pyarrow as pa
+
 from watersmeet.errors import StateError
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.family import make_operator
 from watersmeet.rows.address import Matches
 from watersmeet.rows.rebatched import rebatched
-from watersmeet.spark import cache
+from watersmeet.spark import cache, homes
 from watersmeet.spark.jobs import Record
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.results import ResultWriter
@@ -27,6 +30,9 @@ from watersmeet.store.claim import SpillClaim
 from watersmeet.store.exchange import Sections
 
 _FLUSHES_TOLD = 8
+# How long operators wait for the next wave: people look at rows, and write them. Those of a run
+# that is stopped or closed are told to end, and the others end with Spark.
+_IDLE_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class Instance:
 
 
 class Bundle:
-    """Instances that one worker keeps between waves, by their numbers."""
+    """Instances that one process keeps between waves, by their numbers."""
 
     def __init__(self) -> None:
         self.instances: dict[int, Instance] = {}
@@ -84,18 +90,47 @@ class Bundle:
 
 def join_wave(tasks: Sequence[JoinTask], plan: Plan) -> list[Record]:
     """Join a wave in each instance of a bundle; the records name the files with the new results."""
+    first = tasks[0]
+    is_only = first.last and first.number == 1
+    name = _home(plan, first.instance) if plan.has_homes and not is_only else None
+    return homes.at_home(name, join_here, tasks, plan, batches=iter(()), idle_s=_IDLE_S)
+
+
+def _home(plan: Plan, first: int) -> str:
+    """What the home of the bundle with this first instance is called. No other run's has the same
+    name."""
+    return f"{plan.query} {first}"
+
+
+def end_homes(plan: Plan) -> None:
+    """Let the homes of a run end that has no more waves to join."""
+    for bundle in plan.bundles if plan.has_homes else ():
+        homes.end(_home(plan, bundle[0]))
+
+
+def join_here(
+    tasks: Sequence[JoinTask], plan: Plan, batches: Iterator[pa.RecordBatch]
+) -> list[Record]:
+    """Join a wave in this process, which may have the operators of the wave before."""
+    for _ in batches:  # There are none: rows are in the storage.
+        pass
     first, version = tasks[0], tasks[0].number
+    if first.last:
+        homes.leave()
     before: Bundle = cache.take((plan.query, first.instance, version - 1)) or Bundle()
     after = Bundle()
-    records = []
+    records: list[Record] = []
     try:
-        for task in tasks:
-            kept = before.instances.pop(task.instance, None)
-            instance = kept or _replayed(task, plan)
-            after.instances[task.instance] = instance
-            records.append(_join(task, plan, instance) | {"kept": kept is not None})
-            if task.last or not plan.keeps_operators:
-                after.instances.pop(task.instance).close()
+        # One writer for all: Spark takes some time for each file that it opens.
+        with ResultWriter(plan, f"result-{version:03}-{first.instance:04}") as writer:
+            for task in tasks:
+                kept = before.instances.pop(task.instance, None)
+                instance = kept or _replayed(task, plan)
+                after.instances[task.instance] = instance
+                records.append(_join(task, plan, instance, writer) | {"kept": kept is not None})
+                if task.last or not plan.keeps_operators:
+                    after.instances.pop(task.instance).close()
+        records[0]["files"] = writer.files
     except BaseException:
         before.close()
         after.close()
@@ -105,17 +140,15 @@ def join_wave(tasks: Sequence[JoinTask], plan: Plan) -> list[Record]:
     return records
 
 
-def _join(task: JoinTask, plan: Plan, instance: Instance) -> Record:
+def _join(task: JoinTask, plan: Plan, instance: Instance, writer: ResultWriter) -> Record:
     before = instance.operator.metrics.as_dict()
-    stem = f"result-{task.number:03}-{task.instance:04}"
-    with ResultWriter(plan, stem) as writer:
-        found = _feed(instance.operator, task.waves[-1], plan)
-        for matches in chain(found, _finish(instance.operator, plan) if task.last else ()):
-            if len(matches):
-                writer.append(instance.schema.materialise(matches))
-            if task.most_bytes is not None and writer.nbytes > task.most_bytes:
-                return {"too_large": True}
-    return _record(task, instance, before) | {"files": writer.files}
+    found = _feed(instance.operator, task.waves[-1], plan)
+    for matches in chain(found, _finish(instance.operator, plan) if task.last else ()):
+        if len(matches):
+            writer.append(instance.schema.materialise(matches))
+        if task.most_bytes is not None and writer.nbytes > task.most_bytes:
+            return {"too_large": True, "files": []}
+    return _record(task, instance, before) | {"files": []}
 
 
 def _record(task: JoinTask, instance: Instance, before: dict[str, Any]) -> Record:
@@ -165,6 +198,7 @@ def _feed(operator: JoinOperator, wave: Arrivals, plan: Plan) -> Iterator[Matche
     for blocks in zip_longest(*inputs):
         for input, block in zip(plan.inputs, blocks, strict=True):
             if block is not None:
+                homes.check_wanted()
                 yield from operator.push(input, block)
 
 
@@ -174,9 +208,12 @@ def _finish(operator: JoinOperator, plan: Plan) -> Iterator[Matches]:
     yield from operator.finish()
 
 
-def arrivals(
-    instance: int, files: Sequence[Sequence[Sections]], *, rows_out: int | None = None
-) -> Arrivals:
-    """The sections of a wave's files that are for one instance."""
-    mine = (tuple(own for file in input if (own := file.of(instance)).sections) for input in files)
-    return Arrivals(tuple(mine), rows_out)
+def arrivals(files: Sequence[Sequence[Sections]], *, instances: int) -> list[Arrivals]:
+    """The sections of a wave's files, by the instance that they are for."""
+    inputs = [[file.by_instance() for file in input] for input in files]
+    return [
+        Arrivals(
+            tuple(tuple(file[instance] for file in input if instance in file) for input in inputs)
+        )
+        for instance in range(instances)
+    ]

@@ -51,7 +51,7 @@ class Plan:
     asked_instances: int | None
     """How many the user asked for, whatever the size of the tables; None if not."""
     keeps_operators: bool
-    """Whether workers keep operators between waves, because all of them fit in memory.
+    """Whether operators are kept between waves, because all of them fit in memory.
 
     Otherwise a task has one operator at a time, with all of its memory, and builds it again in the
     next wave.
@@ -104,12 +104,18 @@ class Plan:
 
     @property
     def bundles(self) -> list[range]:
-        """The instances that one task joins one after the other, and that one worker keeps."""
+        """The instances that one task joins one after the other, and that are kept together."""
         size = ceil(self.instances / self.slots.tasks) if self.keeps_operators else 1
         return [
             range(start, min(start + size, self.instances))
             for start in range(0, self.instances, size)
         ]
+
+    @property
+    def has_homes(self) -> bool:
+        """Whether operators that are kept live in homes. Not on several machines: one that got
+        another task would build the operator again, and both would have it."""
+        return self.keeps_operators and self.slots.tasks <= self.slots.tasks_a_machine
 
     @property
     def operator_memory(self) -> int:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from watersmeet.parquet.plain import SETTINGS, Layout, PlainWriter
 from watersmeet.spark.columns import plain, with_metadata
 from watersmeet.spark.tables.plan import Plan
 
@@ -22,7 +23,7 @@ class ResultWriter:
     """Writes Parquet files that Spark reads by itself, without Python in between.
 
     They are read once or twice and then removed, so they have no compression, dictionaries or
-    statistics.
+    statistics. Columns of simple types are written as they are in memory, others by Arrow's writer.
     """
 
     def __init__(self, plan: Plan, stem: str) -> None:
@@ -34,7 +35,7 @@ class ResultWriter:
         self._waiting: list[pa.RecordBatch] = []
         self._bytes = 0
         self.nbytes = 0
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: PlainWriter | pq.ParquetWriter | None = None
         self._file: pa.NativeFile | None = None
 
     def append(self, batch: pa.RecordBatch) -> None:
@@ -48,17 +49,18 @@ class ResultWriter:
         if self._writer is None:
             name = self._storage.new_name(self._stem, "parquet")
             self._file = self._storage.open_output(name)
-            self._writer = pq.ParquetWriter(
-                self._file,
-                self._schema,
-                compression="NONE",
-                use_dictionary=False,
-                write_statistics=False,
-                store_schema=False,
-            )
             self.files.append(name)
+            layout = Layout.of(self._schema)
+            with self._storage.writing():
+                if layout is None:
+                    self._writer = pq.ParquetWriter(self._file, self._schema, **SETTINGS)
+                else:
+                    self._writer = PlainWriter(self._file, layout)
         with self._storage.writing():
-            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
+            if isinstance(self._writer, PlainWriter):
+                self._writer.write_group(self._waiting)
+            else:
+                self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema))
         self._waiting, self._bytes = [], 0
 
     def __enter__(self) -> Self:

@@ -6,8 +6,8 @@ import os
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
 from types import TracebackType
 from typing import Self
@@ -16,13 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from watersmeet.errors import RunClosed, WatersmeetError
-from watersmeet.spark.jobs import Record, cancel, run_tasks
+from watersmeet.spark.jobs import Record, run_tasks
 from watersmeet.spark.scans.scan import PlainScan
 from watersmeet.spark.session import check_session
+from watersmeet.spark.tables.ahead import Ahead
 from watersmeet.spark.tables.explain import explain
 from watersmeet.spark.tables.files import RunFiles
 from watersmeet.spark.tables.inputs import Inputs
-from watersmeet.spark.tables.instances import JoinTask, arrivals, join_wave
+from watersmeet.spark.tables.instances import Arrivals, JoinTask, arrivals, end_homes, join_wave
 from watersmeet.spark.tables.metrics import RunMetrics, WaveMetrics
 from watersmeet.spark.tables.partitions import StagedPartitions, staged_partitions
 from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of
@@ -31,10 +32,6 @@ from watersmeet.spark.tables.results import read_results
 from watersmeet.spark.tables.staging import Relation, Staged, divided, staged
 from watersmeet.spark.tables.target import Target
 from watersmeet.spark.tables.waves import SMALL_BYTES, WHOLE, shares
-from watersmeet.store.exchange import Sections
-
-Scanned = list[list[Sections]]
-"""The files of each table."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,8 @@ class Wave:
 class _Done:
     """A wave that has been joined."""
 
-    files: Scanned
+    arrived: list[Arrivals]
+    """By instance."""
     records: list[Record]
     progress: WaveProgress = field(init=False)
 
@@ -127,9 +125,9 @@ class JoinRun:
         self._done: list[_Done] = []
         self._started: float | None = None
         self._stopped = False
-        self._ahead: tuple[int, Future[Scanned]] | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="watersmeet-scan")
+        self._ahead = Ahead()
         self._files = files
+        files.at_stop.append(self._ahead.stop)
         self._advice = [str(advice) for advice in check_session(spark)]
         self.metrics = RunMetrics()
         # Does not remove results that a DataFrame can still read.
@@ -199,8 +197,9 @@ class JoinRun:
         Another thread may call it: an iteration that waits for a wave ends then.
         """
         self._stopped = True
-        cancel(self._spark, self._plan.query)
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._ahead.stop()
+        self._files.stop()
+        self._ahead.join()
 
     def close(self) -> None:
         """Stop, and remove the run's files; results when no DataFrame can read them any more."""
@@ -243,21 +242,18 @@ class JoinRun:
         number = len(self._done)
         begun = time.monotonic()
         inputs = self._inputs or self._open(whole=whole)
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None and ahead[0] == number:
-            files = ahead[1].result()
-        else:
-            files = inputs.scan(number)
+        files = self._ahead.take(number) or inputs.scan(number)
         scanned = time.monotonic()
-        if number + 1 < len(self._ends):
-            self._ahead = number + 1, self._thread.submit(inputs.scan, number + 1)
-        records = self._join(number, files)
+        arrived = arrivals(files, instances=self._plan.instances)
+        records = self._join(number, arrived)
         if any("too_large" in record for record in records):
-            self._open_again()
+            self._open_again(inputs)
             self._advance(whole=False)
             return
         joined = time.monotonic()
-        done = _Done(files, records)
+        pairs = zip(arrived, records, strict=True)
+        known = [replace(each, rows_out=record["rows_out"]) for each, record in pairs]
+        done = _Done(known, records)
         self._done.append(done)
         self.metrics.waves.append(
             WaveMetrics.of(
@@ -269,6 +265,8 @@ class JoinRun:
             )
         )
         done.progress = self._progress(joined, inputs)
+        if number + 1 < len(self._ends):
+            self._ahead.begin(number + 1, inputs)
 
     def _open(self, *, whole: bool) -> Inputs:
         """Let Spark compute and count the sides that need it, or their first partitions; then
@@ -292,14 +290,25 @@ class JoinRun:
         self._plan, self._staged = divided(self._spark, files, sizes, plan=self._plan)
         for partitions in self._partitions.values():
             partitions.fit(self._plan)
+        inputs = Inputs(
+            self._spark,
+            self._relations,
+            self._plan,
+            staged=self._staged,
+            partitions=self._partitions,
+            seed=self._seed,
+        )
         if whole:
             self._ends = WHOLE
         elif bytes_of(self._plan.schemas, sizes) <= SMALL_BYTES:
             self._ends = WHOLE
             self._most_bytes = 2 * SMALL_BYTES // self._plan.slots.tasks
         else:
-            self._ends = self._shares()
-        return self._cut()
+            self._ends = self._shares(inputs)
+        inputs.cut(self._ends)
+        self._files.at_stop.append(partial(end_homes, self._plan))
+        self._inputs = inputs
+        return inputs
 
     def _sizes(self, files: Staged) -> Sizes:
         """Of all inputs: exact for what Spark has computed, extrapolated where it has computed some
@@ -317,37 +326,25 @@ class JoinRun:
                 nbytes.append(sum(file.nbytes for file in files[input]))
         return Sizes(tuple(rows), tuple(nbytes))
 
-    def _shares(self) -> list[float]:
-        rebuilt = not self._plan.keeps_operators
-        return shares(rebuilt=rebuilt, inputs=len(self._plan.inputs))
-
-    def _open_again(self) -> None:
-        """Begin anew in several waves, because small tables turned out to have a large result."""
-        self._ends = self._shares()
-        self._most_bytes = None
-        self._cut()
-
-    def _cut(self) -> Inputs:
-        self._inputs = Inputs(
-            self._spark,
-            self._relations,
-            self._plan,
-            staged=self._staged,
-            partitions=self._partitions,
-            ends=self._ends,
-            seed=self._seed,
+    def _shares(self, inputs: Inputs) -> list[float]:
+        return shares(
+            rebuilt=not self._plan.keeps_operators,
+            inputs=len(self._plan.inputs),
+            in_order=inputs.key_order is not None,
         )
-        return self._inputs
 
-    def _join(self, number: int, files: Scanned) -> list[Record]:
+    def _open_again(self, inputs: Inputs) -> None:
+        """Begin anew in several waves, because small tables turned out to have a large result."""
+        self._ends = self._shares(inputs)
+        self._most_bytes = None
+        inputs.cut(self._ends)
+
+    def _join(self, number: int, arrived: Sequence[Arrivals]) -> list[Record]:
         plan, most_bytes = self._plan, self._most_bytes
 
         def task(instance: int) -> JoinTask:
-            earlier = tuple(
-                arrivals(instance, done.files, rows_out=done.records[instance]["rows_out"])
-                for done in self._done
-            )
-            waves = (*earlier, arrivals(instance, files))
+            earlier = (done.arrived[instance] for done in self._done)
+            waves = (*earlier, arrived[instance])
             last = number + 1 == len(self._ends)
             return JoinTask(instance, waves, last=last, most_bytes=most_bytes)
 

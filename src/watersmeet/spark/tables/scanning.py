@@ -31,8 +31,10 @@ def scan(task: ScanTask, plan: Plan, relations: dict[int, PlainScan]) -> Record:
     rows = chain.from_iterable(
         relation.read(split, batch_rows=plan.block_rows) for split in task.splits
     )
+    # Row groups may be small, and every section that is written costs a little.
+    blocks = rebatched(rows, plan.block_rows // 2)
     stem = f"input{task.input}-{task.wave:03}"
-    return plan.storage.write_sections(stem, routed(rows, task.input, plan)).describe()
+    return plan.storage.write_sections(stem, routed(blocks, task.input, plan)).describe()
 
 
 def stage(batches: Iterator[pa.RecordBatch], input: int, plan: Plan) -> Iterator[Record]:
