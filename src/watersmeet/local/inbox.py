@@ -362,6 +362,10 @@ class Inbox:
                 self._reports.append(report)
                 self._changed.notify_all()
 
+    def has_reports(self) -> bool:
+        with self._changed:
+            return bool(self._reports)
+
     def look_again(self) -> None:
         """What `accepts` says in `take_any` has changed."""
         with self._changed:
