@@ -34,6 +34,7 @@ BENCHMARKS = (
     "aggregates",
     "symmetric",
     "spilling",
+    "threads",
     "bands",
     "intervals",
     "rectangles",

@@ -52,7 +52,7 @@ def test_the_version_is_a_column_and_the_summary_is_json(
 ) -> None:
     pq.write_table(MASTER.rename_columns(["key", "b"]), "renamed.parquet")
     options = ["--on", "k=key", "--version-column", "version", "--memory", "2MB", "--json"]
-    assert enrich(*options, "--explain", master="renamed.parquet") == 0
+    assert enrich(*options, "--explain", "--threads", "2", master="renamed.parquet") == 0
     told = capsys.readouterr()
     summary = json.loads(told.out)
     assert list(summary["columns"]) == ["k", "a", "key", "b", "version"]

@@ -26,7 +26,8 @@ from watersmeet.errors import (
     SchemaError,
 )
 from watersmeet.local import LocalEnrich
-from watersmeet.local.enrich import EnrichDriver
+from watersmeet.local.enriching import EnrichDriver
+from watersmeet.model import parse_bytes
 from watersmeet.operators.family import ENRICHING, make_enricher
 from watersmeet.store.master.laying import lay_down
 
@@ -87,18 +88,21 @@ def in_parts(stream: pa.Table, versions: Versions, run: list[LocalEnrich]) -> It
         yield from batches(stream.slice(number * size, size), 100)
 
 
-def meet_three_versions(how: str, algorithm: str, stream: pa.Table, masters: Versions) -> None:
+def meet_three_versions(
+    how: str, algorithm: str, stream: pa.Table, masters: Versions, *, threads: int = 1
+) -> None:
     running: list[LocalEnrich] = []
     run = wm.local.enrich(
         in_parts(stream, masters, running),
         masters,
         "k",
         how,
-        memory=SPILLING,
+        memory=threads * parse_bytes(SPILLING),
         algorithm=algorithm,
         refresh=SOON,
         version_column="version",
         wait_threshold=SOON,
+        threads=threads,
     )
     running.append(run)
     found = run.read_all()
@@ -108,17 +112,18 @@ def meet_three_versions(how: str, algorithm: str, stream: pa.Table, masters: Ver
     assert_one_version_each(stream, found, versions, how)
 
 
-def test_each_row_meets_all_of_one_version_and_says_which() -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_each_row_meets_all_of_one_version_and_says_which(threads: int) -> None:
     masters = Versions(version(0), version(1), version(2))
-    meet_three_versions("left", "auto", STREAM, masters)
+    meet_three_versions("left", "auto", STREAM, masters, threads=threads)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ENRICHING)
 @pytest.mark.parametrize("how", TYPES)
-@pytest.mark.parametrize("skew", [1.2, None])
+@pytest.mark.parametrize(("skew", "threads"), [(1.2, 1), (1.2, 3), (None, 1)])
 def test_each_row_meets_one_version_by_every_algorithm(
-    how: str, algorithm: str, skew: float | None
+    how: str, algorithm: str, skew: float | None, threads: int
 ) -> None:
     random = np.random.default_rng(7)
     rows, keys = 30_000, 40_000
@@ -131,7 +136,8 @@ def test_each_row_meets_one_version_by_every_algorithm(
             chosen = np.concatenate([chosen, chosen[:1_000], np.full(50, 1)])
         return pa.table({"k": chosen, "b": np.full(len(chosen), number)})
 
-    meet_three_versions(how, algorithm, stream, Versions(master(0), master(1), master(2)))
+    masters = Versions(master(0), master(1), master(2))
+    meet_three_versions(how, algorithm, stream, masters, threads=threads)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "arrow"])
@@ -183,10 +189,13 @@ def test_a_master_that_is_written_again_unchanged_is_not_taken_over(
     assert run.metrics.versions_met == 1
 
 
-def test_a_version_with_other_columns_is_an_error_and_nothing_is_lost() -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_version_with_other_columns_is_an_error_and_nothing_is_lost(threads: int) -> None:
     versions = Versions(version(0), version(1).rename_columns(["k", "c"]))
     gate = Gate(batches(STREAM.slice(0, 1_000)), [])
-    run = wm.local.enrich(gate, versions, "k", "left", refresh=SOON, wait_threshold=SOON)
+    run = wm.local.enrich(
+        gate, versions, "k", "left", refresh=SOON, wait_threshold=SOON, threads=threads
+    )
     found = [next(run)]
     assert gate.reached.wait(PATIENCE_S)
     versions.wanted = 1
@@ -213,8 +222,9 @@ def test_columns_may_come_in_another_order() -> None:
     assert rows_of(run.read_all()) == wanted
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 def test_rows_without_a_partner_wait_for_newer_versions_until_the_deadline(
-    monkeypatch: pytest.MonkeyPatch,
+    threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
     making = partial(make_enricher, wall=lambda: now[0])
@@ -223,8 +233,9 @@ def test_rows_without_a_partner_wait_for_newer_versions_until_the_deadline(
     versions = Versions(pa.table({"k": [1], "b": [1]}), pa.table({"k": [1, 2], "b": [1, 2]}))
     gate = Gate(batches(pa.table({"k": [1, 2, 3], "a": [1, 2, 3]})), [])
     run = wm.local.enrich(
-        gate, versions, "k", "left", refresh=SOON, deadline=0.2, wait_threshold=SOON
-    )
+        gate, versions, "k", "left",
+        refresh=SOON, deadline=0.2, wait_threshold=SOON, threads=threads,
+    )  # fmt: skip
     assert next(run).to_pylist() == [{"k": 1, "a": 1, "b": 1}]
     versions.wanted = 1
     assert next(run).to_pylist() == [{"k": 2, "a": 2, "b": 2}]

@@ -212,7 +212,9 @@ def test_the_command(tmp_path: Path) -> None:
         inputs.append(f"{name}={tmp_path / name}.parquet")
     command = [sys.executable, "-m", "watersmeet.cli", "join-many", *inputs, "--json"]
     tree = ["--on", "a.k = b.k", "--on", "b.s = c.s", "--within", "b.t,d.t=1 minute"]
-    done = subprocess.run([*command, *tree], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*command, *tree, "--threads", "2"], capture_output=True, text=True, check=True
+    )
     summary = json.loads(done.stdout)
     assert summary["rows"] == expected(TREES["star"][1], RELATIONS).total()
 

@@ -19,7 +19,6 @@ from watersmeet.store.runs import (
     Run,
     RunWriter,
     SpilledRun,
-    by_code,
     resident_piece,
     stamped,
     write_run,
@@ -65,13 +64,13 @@ def content(run: Run, kind: IoKind = IoKind.SCAN) -> Piece:
 
 def written(area: SpillArea, table: Table, *, block_rows: int = 7) -> SpilledRun:
     writer = RunWriter(area, SCHEMA, IoKind.FLUSH, block_rows=block_rows)
-    run = write_run(writer, table, by_code(table, everything(table)), departed=900)
+    run = write_run(writer, table, table.by_code(everything(table))[1], departed=900)
     writer.close()
     return run
 
 
 def test_rows_in_order_of_hash_are_oldest_first_among_equals(table: Table) -> None:
-    order = by_code(table, everything(table))
+    order = table.by_code(everything(table))[1]
     pairs = list(zip(table.codes(order).tolist(), table.stamps[order].tolist(), strict=True))
     assert pairs == sorted(pairs)
 
@@ -81,7 +80,7 @@ def test_a_run_comes_back_from_disk(area: SpillArea, table: Table, block_rows: i
     run = written(area, table, block_rows=block_rows)
     assert (run.rows, run.departed, run.block_count) == (ROWS, (900, 900), -(-ROWS // block_rows))
     piece = content(run)
-    assert piece.batch.equals(resident_piece(table, by_code(table, everything(table)), 900).batch)
+    assert piece.batch.equals(resident_piece(table, table.by_code(everything(table))[1], 900).batch)
     assert (piece.dts == 900).all()
     assert piece.rows.schema == SCHEMA
     for n in range(run.block_count):
@@ -102,7 +101,7 @@ def test_a_run_in_memory_reads_like_one_on_disk(area: SpillArea, table: Table) -
 
 
 def test_runs_of_one_file_go_together(area: SpillArea, table: Table) -> None:
-    order = by_code(table, everything(table))
+    order = table.by_code(everything(table))[1]
     writer = RunWriter(area, SCHEMA, IoKind.FLUSH, block_rows=10)
     halves = [write_run(writer, table, part, departed=900) for part in (order[:50], order[50:])]
     writer.close()
@@ -116,7 +115,7 @@ def test_runs_of_one_file_go_together(area: SpillArea, table: Table) -> None:
 def test_each_run_of_a_file_begins_with_a_first_block(
     area: SpillArea, table: Table, seen: list[Io]
 ) -> None:
-    order = by_code(table, everything(table))
+    order = table.by_code(everything(table))[1]
     writer = RunWriter(area, SCHEMA, IoKind.MERGE_WRITE, block_rows=20)
     runs = [write_run(writer, table, part, departed=900) for part in (order[:50], order[50:])]
     writer.close()
@@ -165,7 +164,7 @@ def test_no_pieces_make_an_empty_one_of_the_right_schema() -> None:
 
 
 def test_slices_and_choices_keep_stamps_with_their_rows(table: Table) -> None:
-    piece = resident_piece(table, by_code(table, everything(table)), 900)
+    piece = resident_piece(table, table.by_code(everything(table))[1], 900)
     part = piece.slice(10, 30).take(np.array([3, 0, 19]))
     expected = [13, 10, 29]
     assert part.codes.tolist() == piece.codes[expected].tolist()

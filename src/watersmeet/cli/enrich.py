@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from watersmeet import local
-from watersmeet.cli.join import add_on, add_running, columns_of, deliver
+from watersmeet.cli.join import add_on, add_running, add_threads, columns_of, deliver
 from watersmeet.errors import InvalidArgument
 from watersmeet.local.arriving import Arriving
 from watersmeet.local.postgres import postgres
@@ -64,6 +64,7 @@ def add_parser(commands: Any) -> None:
         metavar="NAME",
         help="a further column of the result: when the version that a row met was read",
     )
+    add_threads(parser)
     add_running(parser)
 
 
@@ -83,6 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
                 deadline=arguments.deadline,
                 version_column=arguments.version_column,
                 spill_dir=arguments.spill_dir,
+                threads=arguments.threads,
             ),
             arguments,
             inputs=inputs,

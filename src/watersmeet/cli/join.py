@@ -59,9 +59,7 @@ def add_parser(commands: Any) -> None:
         "--how", default="inner", help="inner (default), left, right, full, semi or anti"
     )
     parser.add_argument("--algorithm", default="auto", help="auto (default), rpj, shj, diner, ...")
-    parser.add_argument(
-        "--threads", type=int, help="how many threads join, each its part of the keys (default 1)"
-    )
+    add_threads(parser)
     add_running(parser)
 
 
@@ -74,6 +72,13 @@ def add_on(parser: argparse.ArgumentParser, *, sides: tuple[str, str]) -> None:
         metavar="COLUMN",
         help=f"the column that must be equal; {'='.join(sides)} when the names differ; may be "
         "repeated",
+    )
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says in how many threads a join runs."""
+    parser.add_argument(
+        "--threads", type=int, help="how many threads join, each its part of the keys (default 1)"
     )
 
 

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from watersmeet import local
-from watersmeet.cli.join import add_running, deliver, parse_band
+from watersmeet.cli.join import add_running, add_threads, deliver, parse_band
 from watersmeet.errors import InvalidArgument
 
 
@@ -43,6 +43,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--algorithm", default="auto", help="auto (default), miner, miner-plain or mjoin"
     )
+    add_threads(parser)
     add_running(parser)
 
 
@@ -61,6 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             algorithm=arguments.algorithm,
             memory=arguments.memory,
             spill_dir=arguments.spill_dir,
+            threads=arguments.threads,
         ),
         arguments,
         inputs=[path for _, path in inputs],

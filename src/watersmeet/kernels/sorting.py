@@ -14,6 +14,7 @@ _ROWS = types.Array(types.int32, 1, "C")
 _WANTED = types.Array(types.uint64, 1, "C", readonly=True)
 _OUT = types.Array(types.int64, 1, "C")
 _NUMBERS = types.Array(types.int32, 1, "C", readonly=True)
+_NODES = types.Array(types.uint64, 2, "C")
 
 
 @njit(
@@ -88,6 +89,21 @@ def sort(codes):
             spare_rows[to] = rows[i]
         ordered, spare = spare, ordered
         rows, spare_rows = spare_rows, rows
+    return ordered, rows
+
+
+@njit(types.Tuple((_CODES, _OUT))(_NODES, _NUMBERS), cache=True, nogil=True)
+def sort_rows(nodes, chosen):
+    """The codes of chosen rows in order, and the rows; nodes[row, 0] is the code of a row. Of equal
+    codes, the row that was chosen first comes first."""
+    count = chosen.size
+    codes = np.empty(count, np.uint64)
+    for i in range(count):
+        codes[i] = nodes[chosen[i], 0]
+    ordered, places = sort(codes)
+    rows = np.empty(count, np.int64)
+    for i in range(count):
+        rows[i] = chosen[places[i]]
     return ordered, rows
 
 

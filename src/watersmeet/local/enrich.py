@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from watersmeet.expressions.condition import SqlCondition
-from watersmeet.local.driver import Driver
+from watersmeet.local.enriching import EnrichDriver, ThreadedEnrichDriver
 from watersmeet.local.explain_enrich import explain
-from watersmeet.local.keeping import Keeper
 from watersmeet.local.masters import MasterInput, master_input, patiently
-from watersmeet.local.news import Arrived, Ended, Failed, LaidDown, Wanted
 from watersmeet.local.plan_enrich import EnrichPlan
 from watersmeet.local.run import LocalJoin, check_stored, seconds_of
 from watersmeet.local.sources import Source, open_source
-from watersmeet.operators.base import JoinOperator
-from watersmeet.operators.enriching import MASTER, EnrichQuestion
-from watersmeet.operators.family import make_enricher
+from watersmeet.local.threaded import parse_threads
+from watersmeet.operators.enriching import EnrichQuestion
 from watersmeet.operators.semistream.metrics import SemiStreamMetrics
-from watersmeet.rows.address import Matches
 from watersmeet.rows.condition import ConditionLike
 from watersmeet.rows.on import On
-from watersmeet.rows.schema import JoinSchema
 from watersmeet.rows.spans import parse_seconds
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.claim import SpillClaim
-from watersmeet.store.master.table import Master
 from watersmeet.store.shares import MemoryShares
-
-# How often an idle join looks whether the deadline of a row has passed.
-_LOOKS_PER_DEADLINE = 4
-_LONGEST_LOOK_S = 1.0
 
 
 def enrich(
@@ -52,6 +41,7 @@ def enrich(
     suffixes: tuple[str, str] = ("", "_right"),
     spill_dir: str | Path | None = None,
     wait_threshold: float = 0.0,
+    threads: int | None = None,
 ) -> LocalEnrich:
     """Join a stream with a large table that changes slowly, the master, within a memory limit.
 
@@ -89,6 +79,9 @@ def enrich(
         a row met was read.
     wait_threshold
         Seconds of silence on the stream after which the scan goes on; 0: whenever nothing has come.
+    threads
+        How many threads join, all within `memory`; one if None. Each has a part of the keys, and
+        reads the part of the master that has them.
 
     Examples
     --------
@@ -109,6 +102,7 @@ def enrich(
     )
     every = None if refresh is None else parse_seconds(refresh, name="refresh")
     limit, shares = MemoryShares.parse(memory)
+    count = parse_threads(threads, limit, has_keys=True)
     patience = seconds_of(wait_threshold)
     batch_bytes = shares.input // 4
     source = open_source(stream, word="stream", batch_bytes=batch_bytes)
@@ -116,7 +110,8 @@ def enrich(
     kept = master_input(master, batch_bytes=batch_bytes, refreshed=every is not None)
     first, seen = patiently(kept, lambda: _opened(kept), time.sleep)
     check_stored(first, limit)
-    driver = EnrichDriver(
+    make = EnrichDriver if count == 1 else partial(ThreadedEnrichDriver, threads=count)
+    driver = make(
         [source, first],
         question,
         schema=question.check(source.schema, first.schema),
@@ -134,90 +129,6 @@ def _opened(master: MasterInput) -> tuple[Source, Hashable | None]:
     source = master.open()
     assert source is not None, "only a later version is None"
     return source, seen
-
-
-class EnrichDriver(Driver):
-    """The loop of an enrichment: a reader for the stream, a keeper for the master.
-
-    The master counts as complete: every row of the stream meets all of a version.
-    """
-
-    question: EnrichQuestion
-    keeper: Keeper | None = None
-    busy_seconds = 0.0
-    """Processor time that the join has taken, its results included."""
-
-    def keep(self, master: MasterInput, seen: Hashable | None, *, refresh: float | None) -> None:
-        """Say what becomes of the master; before anything else is called."""
-        self.refresh = refresh
-        self.complete[MASTER] = True
-        if self.question.deadline is not None:
-            self.patience = min(self.question.deadline / _LOOKS_PER_DEADLINE, _LONGEST_LOOK_S)
-        self.keeper = Keeper(
-            master,
-            self.sources[MASTER],
-            seen,
-            inbox=self._inbox,
-            memory=self.memory,
-            area=self.claim.area,
-            refresh=refresh,
-        )
-
-    def close(self) -> None:
-        self._inbox.close()
-        if self.keeper is not None:
-            self.keeper.stop()
-        super().close()
-
-    @property
-    def metrics(self) -> SemiStreamMetrics:
-        return SemiStreamMetrics() if self.operator is None else self.enricher.metrics
-
-    def _arriving(self) -> Sequence[Source]:
-        return self.sources[:MASTER]
-
-    def _make(self, schema: JoinSchema) -> JoinOperator:
-        assert self.keeper is not None
-        self.keeper.start(schema)
-        news = self._inbox.take_first(MASTER)
-        if isinstance(news, Failed):
-            raise self._failure(news)
-        assert isinstance(news, LaidDown)
-        self.enricher = make_enricher(
-            self.question.algorithm,
-            schema,
-            master=news.master,
-            memory=self.memory,
-            spill=self.claim.area,
-            deadline=self.question.deadline,
-        )
-        self._count(news.master)
-        return self.enricher
-
-    def _heed(
-        self, operator: JoinOperator, news: Arrived | Ended | Wanted | LaidDown
-    ) -> Iterator[pa.RecordBatch]:
-        if isinstance(news, LaidDown):
-            self._count(news.master)
-            return self._emit(self.enricher.take_over(news.master))
-        return super()._heed(operator, news)
-
-    def _emit(self, found: Iterator[Matches]) -> Iterator[pa.RecordBatch]:
-        batches = super()._emit(found)
-        while True:
-            began = time.thread_time()
-            batch = next(batches, None)
-            self.busy_seconds += time.thread_time() - began
-            if batch is None:
-                return
-            yield batch
-            del batch
-
-    def _count(self, master: Master) -> None:
-        metrics, without_key = self.enricher.metrics, int(master.facts["null_keys"])
-        metrics.rows_in[MASTER] += master.rows + without_key
-        metrics.null_keys[MASTER] += without_key
-        self.rows_read[MASTER] = metrics.rows_in[MASTER]
 
 
 class LocalEnrich(LocalJoin):

@@ -14,34 +14,37 @@ from watersmeet.operators.explaining import (
     waiting_words,
 )
 from watersmeet.operators.family import find_enricher
-from watersmeet.operators.semistream.join import SemiStreamJoin
 from watersmeet.operators.semistream.metrics import SemiStreamMetrics
 from watersmeet.words import count_text, megabytes, paragraph, seconds_text, size_text
 
 if TYPE_CHECKING:
-    from watersmeet.local.enrich import EnrichDriver
+    from watersmeet.local.enriching import EnrichDriver
     from watersmeet.local.plan_enrich import EnrichPlan
 
 
 def explain(driver: EnrichDriver, plan: EnrichPlan | None = None) -> str:
-    operator = driver.operator
     facts = {
         "join": question_words(driver),
         "algorithm": _algorithm(driver),
         "memory": memory_words(driver, "rows that wait and cached rows"),
     }
-    if operator is None:
+    if driver.operator is None:
         facts["master"] = "nothing has been read yet"
     else:
-        assert isinstance(operator, SemiStreamJoin)
+        metrics = driver.metrics
         facts |= {
-            "master": _master(driver, operator),
-            "cache": _cache(operator),
-            "scan": _scan(operator),
-            "gain": _gain(operator),
-            "read": _read(operator),
-            "results": results_words(operator.metrics.results, ENRICHING_STAGES),
+            "master": _master(driver, metrics),
+            "cache": cache_words(metrics.as_dict(), rows=metrics.rows_in[STREAM]),
+            "scan": scan_words(metrics.as_dict(), round_seconds=metrics.cycle_seconds),
+            "gain": _gain(driver, metrics),
+            "read": f"{metrics.rows_in[STREAM]:,} stream rows; {waiting_words(metrics.as_dict())}",
+            "results": results_words(metrics.results, ENRICHING_STAGES),
         }
+    if driver.threads > 1:
+        facts["threads"] = (
+            f"{driver.threads} threads join, each with a part of the keys, and read the part of "
+            "the master that has them"
+        )
     if plan is not None:
         facts["expected"] = _expected(driver, plan)
     return "\n".join(paragraph(name, fact) for name, fact in facts.items())
@@ -75,39 +78,23 @@ def _algorithm(driver: EnrichDriver) -> str:
     return f"{chosen}{name}: {find_enricher(name).words}"
 
 
-def _master(driver: EnrichDriver, operator: SemiStreamJoin) -> str:
-    master = operator.workspace.master
+def _master(driver: EnrichDriver, metrics: SemiStreamMetrics) -> str:
+    master = driver.master
     again = (
         "" if driver.refresh is None else f"; looked at again every {seconds_text(driver.refresh)}"
     )
     return (
         f"{master.rows:,} rows with {master.distinct:,} keys, {size_text(master.nbytes)} in "
         f"{count_text(len(master), 'block')}; version {master.version}, "
-        f"{count_text(operator.metrics.versions_met, 'version')} so far{again}"
+        f"{count_text(metrics.versions_met, 'version')} so far{again}"
     )
 
 
-def _cache(operator: SemiStreamJoin) -> str:
-    metrics = operator.metrics
-    return cache_words(metrics.as_dict(), rows=metrics.rows_in[STREAM])
-
-
-def _read(operator: SemiStreamJoin) -> str:
-    metrics = operator.metrics
-    return f"{metrics.rows_in[STREAM]:,} stream rows; {waiting_words(metrics.as_dict())}"
-
-
-def _scan(operator: SemiStreamJoin) -> str:
-    metrics = operator.metrics
-    return scan_words(metrics.as_dict(), round_seconds=metrics.cycle_seconds)
-
-
-def _gain(operator: SemiStreamJoin) -> str:
+def _gain(driver: EnrichDriver, metrics: SemiStreamMetrics) -> str:
     """MESHJOIN has every row wait for one whole scan, as many at a time as memory has room for."""
-    metrics = operator.metrics
     # It reads the whole table at least once.
-    whole = operator.workspace.master.nbytes if metrics.rows_in[STREAM] else 0
-    nbytes = max(operator.statistics()["meshjoin_bytes"], whole)
+    whole = driver.master.nbytes if metrics.rows_in[STREAM] else 0
+    nbytes = max(driver.meshjoin_bytes, whole)
     if not metrics.bytes_read:
         return f"MESHJOIN would have read {size_text(nbytes)} of the master; this read nothing"
     times = nbytes / metrics.bytes_read

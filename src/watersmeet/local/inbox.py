@@ -24,6 +24,7 @@ from watersmeet.local.news import (
 from watersmeet.local.sources import MAX_ROWS
 from watersmeet.rows.widths import row_widths, total_bytes
 from watersmeet.store.account import MemoryAccount
+from watersmeet.store.leftovers import LARGE, hand_back_large_arrays_at_once
 from watersmeet.store.master.table import Master
 
 _FIRST_ROWS = 1024
@@ -88,6 +89,8 @@ class Inbox:
         """Bytes of a large batch that was put aside and that its reader may still hold."""
         self._aside = [0] * inputs
         """Batches that were put aside and are not joined yet."""
+        self._knows_large = False
+        """Whether a batch has come that is large, and not only because memory is small."""
         self._latest = list(expected)
         self._lent = 0
         self._borrowed = 0
@@ -197,6 +200,9 @@ class Inbox:
         written_out = total_bytes(batch)
         # For text views Arrow counts all of the buffers that they point into, used or not.
         nbytes = min(batch.nbytes, written_out)
+        if nbytes > max(self._share, LARGE) and not self._knows_large:
+            self._knows_large = True
+            hand_back_large_arrays_at_once()
         with self._changed:
             self._stop_if_closed()
             self._took[input] = time.monotonic() - self._asked_at[input]
@@ -361,6 +367,10 @@ class Inbox:
             if not self._closed:
                 self._reports.append(report)
                 self._changed.notify_all()
+
+    def has_reports(self) -> bool:
+        with self._changed:
+            return bool(self._reports)
 
     def look_again(self) -> None:
         """What `accepts` says in `take_any` has changed."""

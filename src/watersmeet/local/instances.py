@@ -31,7 +31,8 @@ _WAITING_RESULTS = 32
 # However much is lent, rows of an operator keep half a megabyte or this fraction of its capacity.
 _LEAST_SHARE, _LEAST_BYTES = 24, 2**19
 
-MakeInstance = Callable[[MemoryAccount], JoinOperator]
+MakeInstance = Callable[[int, MemoryAccount], JoinOperator]
+"""Makes the operator of the instance with this number."""
 
 
 class InstanceShares:
@@ -48,6 +49,8 @@ class InstanceShares:
         self.divided = whole.input // 6
         """Rows that are divided and wait for their instance."""
         self.results = limit // _WAITING_RESULTS
+        self.together = self.results // (2 * instances)
+        """Results of an instance that are handed over together."""
         self.rows = limit - whole.input - instances * each.work - self.results
         """Rows and indexes of all instances."""
         self.most = each.store
@@ -68,15 +71,19 @@ class Instances:
         schema: JoinSchema,
         make: MakeInstance,
         *,
+        divider: Divider,
         threads: int,
         memory: MemoryAccount,
         inbox: Inbox,
+        uses_all_at_the_end: bool = True,
     ) -> None:
+        """`uses_all_at_the_end`: the operators gain by more memory when no more input comes."""
         self.shares = shares = InstanceShares(memory.limit, threads)
         self.threads = threads
         self._account = memory
         self._inbox = inbox
-        self._divider = Divider(schema, threads)
+        self._divider = divider
+        self._uses_all_at_the_end = uses_all_at_the_end
         self._changed = threading.Condition(threading.RLock())
         self._closed = False
         self._divided = 0
@@ -89,11 +96,12 @@ class Instances:
         try:
             for number in range(threads):
                 account = MemoryAccount(shares.instance, part_of=memory)
-                self.workers.append(Worker(number, make(account), account, schema, self))
+                self.workers.append(Worker(number, make(number, account), account, schema, self))
         except BaseException:
             self.close()
             raise
-        self._metrics = SummedMetrics([worker.operator.metrics for worker in self.workers], memory)
+        parts = [worker.operator.metrics for worker in self.workers]
+        self._metrics = SummedMetrics(parts, memory, copies=divider.copies)
         for worker in self.workers:
             worker.start()
 
@@ -126,10 +134,14 @@ class Instances:
     def end(self, input: int) -> Iterator[Matches]:
         return self._tell(lambda operator: operator.end(input))
 
-    def _tell(self, order: Order) -> Iterator[Matches]:
-        for worker in self.workers:
+    def tell(self, orders: Sequence[Order]) -> Iterator[Matches]:
+        """Tell each instance something."""
+        for worker, order in zip(self.workers, orders, strict=True):
             worker.tell(order)
         return iter(())
+
+    def _tell(self, order: Order) -> Iterator[Matches]:
+        return self.tell([order] * self.threads)
 
     def idle(self, pause: Callable[[], bool]) -> Iterator[Matches]:
         """The inputs are silent: instances that have nothing to do join what they have spilled."""
@@ -153,6 +165,8 @@ class Instances:
     def finishing(self) -> list[Order]:
         """Orders to join all that is owed still. To be asked for when all have carried out what
         they were told before: instances that have nothing left leave their memory to the others."""
+        if not self._uses_all_at_the_end:
+            return [lambda operator: operator.finish()] * self.threads
         busy = [worker for worker in self.workers if worker.holds_rows]
         left = self._account.limit - self.shares.results
         limit = min(left // max(len(busy), 1), self.shares.instance)
@@ -161,6 +175,19 @@ class Instances:
     def accepts(self) -> bool:
         """Whether more rows may be divided: not while many wait for their instances."""
         return self._divided < self.shares.divided
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether nothing will come of waiting for what was told: all instances have done it, and
+        it does not count as done. That is a mistake in here, and to wait would be for ever."""
+        if not all(worker.is_resting for worker in self.workers):
+            return False
+        return bool(self._undone) or not self.accepts()
+
+    @property
+    def busy_seconds(self) -> float:
+        """Processor time that all threads have taken."""
+        return sum(worker.busy_seconds for worker in self.workers)
 
     def handed_over(self, found: Found) -> None:
         """The caller has these results now."""
@@ -202,9 +229,8 @@ class Instances:
     def must_give(self, worker: Worker) -> bool:
         return self._allotments.must_give(worker.number)
 
-    def deliver(self, batch: pa.RecordBatch) -> None:
-        """Hand results to the caller, when there is room for them."""
-        nbytes = batch.nbytes
+    def deliver(self, batches: list[pa.RecordBatch], nbytes: int) -> None:
+        """Hand results of so many bytes to the caller, when there is room for them."""
         with self._changed:
             most = self.shares.results
             self._changed.wait_for(
@@ -214,7 +240,7 @@ class Instances:
                 return
             self._waiting += nbytes
         self._account.take(nbytes, "results")
-        self._inbox.report(Found(batch, nbytes))
+        self._inbox.report(Found(batches, nbytes))
 
     def joined(self, nbytes: int) -> None:
         """An operator has its own copy of these rows."""

@@ -46,8 +46,10 @@ class Keeper:
         memory: MemoryAccount,
         area: SpillArea,
         refresh: float | None,
+        reader_memory: int | None = None,
     ) -> None:
-        """`first` is the master as it was opened at the call, after it was `seen` like this."""
+        """`first` is the master as it was opened at the call, after it was `seen` like this. It is
+        read by joins of so much memory each, if that is not the memory of all."""
         self._master = master
         self._opened: Source | None = first
         self._seen = seen
@@ -57,6 +59,7 @@ class Keeper:
         self._memory = memory
         self._area = area
         self._refresh = refresh
+        self._reader_memory = reader_memory or memory.limit
         self._stopped = threading.Event()
         self._versions = 0
         self._checksums: Any = None
@@ -150,7 +153,7 @@ class Keeper:
             target=path,
             scratch=self._area,
             memory=memory,
-            reader_memory=self._memory.limit,
+            reader_memory=self._reader_memory,
             version=datetime.now(UTC).isoformat(timespec="microseconds"),
         )
         master = Master.open(path, described)

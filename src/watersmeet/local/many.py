@@ -24,6 +24,7 @@ def join_many(
     wait_threshold: float = 0.025,
     spill_dir: str | Path | None = None,
     condition: ConditionLike | str | None = None,
+    threads: int | None = None,
 ) -> LocalJoin:
     """Join up to eight inputs at once, while they are still arriving.
 
@@ -45,6 +46,10 @@ def join_many(
         column by equality.
     memory, wait_threshold, spill_dir, condition
         As in `wm.local.join`.
+    threads
+        How many threads join, all within `memory`; one if None. Rows are divided by a column that
+        must be equal in as many relations as possible. Rows of a relation that has no such column
+        go to several threads, and each keeps them.
 
     Columns of one name that must be equal are one column of the result. Any other name that several
     relations have is followed by an underscore and the name of the relation.
@@ -73,4 +78,5 @@ def join_many(
         memory=memory,
         wait_threshold=wait_threshold,
         spill_dir=spill_dir,
+        threads=threads,
     )

@@ -67,7 +67,7 @@ News = Arrived | Ended | Failed | Wanted | LaidDown
 class Found:
     """Results that an instance of the join has found, in a thread of its own."""
 
-    batch: pa.RecordBatch
+    batches: list[pa.RecordBatch]
     nbytes: int
 
 

@@ -145,7 +145,7 @@ def opened(
 ) -> LocalJoin:
     """A run of a question over inputs with these names."""
     limit, shares = MemoryShares.parse(memory)
-    count = parse_threads(threads, question.on, limit, promised=promised)
+    count = parse_threads(threads, limit, has_keys=question.has_keys, promised=promised)
     patience = seconds_of(wait_threshold)
     # Small enough that an input's share holds several batches, or readers would wait for the join.
     batch_bytes = shares.input // (4 * len(inputs))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -10,10 +10,10 @@ from typing import Any, cast
 import pyarrow as pa
 
 from watersmeet.errors import InvalidArgument, MemoryTooSmall
-from watersmeet.local.dividing import end_to_end
+from watersmeet.local.dividing import Divider, end_to_end
 from watersmeet.local.driver import Driver
 from watersmeet.local.instances import Instances, InstanceShares
-from watersmeet.local.news import Arrived, Broke, Done, Ended, Failed, Found, LaidDown, Wanted
+from watersmeet.local.news import Arrived, Broke, Done, Ended, Failed, Found, LaidDown, News, Wanted
 from watersmeet.local.promised import Promised
 from watersmeet.local.sources import MAX_ROWS, Source
 from watersmeet.local.worker import Order
@@ -25,7 +25,6 @@ from watersmeet.operators.promised.join import KeepsRows
 from watersmeet.operators.question import Question
 from watersmeet.operators.tuning import Tuning
 from watersmeet.rows.address import Matches
-from watersmeet.rows.on import key_names
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.store.account import MemoryAccount
 from watersmeet.store.shares import SMALLEST_MEMORY
@@ -35,10 +34,15 @@ _MOST_THREADS = 256
 _FEWEST_PARTITIONS = 8
 # Rows that are divided together at first, and twice as many each time after that.
 _FIRST_ROWS = 1024
+# After so many seconds without a word from the instances it is looked whether one can come.
+_LOOK_S = 1.0
 
 
-def parse_threads(threads: Any, on: Any, limit: int, *, promised: Promised | None) -> int:
-    """How many threads a join of these columns, in so much memory, runs in."""
+def parse_threads(
+    threads: Any, limit: int, *, has_keys: bool, promised: Promised | None = None
+) -> int:
+    """How many threads a join runs in that has so much memory. `has_keys`: some columns of it must
+    be equal."""
     if threads is None:
         return 1
     is_count = isinstance(threads, int) and not isinstance(threads, bool)
@@ -48,7 +52,7 @@ def parse_threads(threads: Any, on: Any, limit: int, *, promised: Promised | Non
             remedy=f"Give a number from 1 to {_MOST_THREADS}, such as that of the processor's "
             "cores.",
         )
-    if threads > 1 and not key_names(on):
+    if threads > 1 and not has_keys:
         raise InvalidArgument(
             f"threads={threads} divides rows by the keys that must be equal, and this join has "
             "none.",
@@ -111,14 +115,19 @@ class ThreadedDriver(Driver):
             each = max(tuning.partitions // self.threads, _FEWEST_PARTITIONS)
             tuning = replace(tuning, partitions=each)
 
-        def instance(account: MemoryAccount) -> JoinOperator:
+        def instance(number: int, account: MemoryAccount) -> JoinOperator:
             spill = SpillArea(self.claim.area.path)
             return make_operator(
                 name, schema, memory=account, spill=spill, tuning=tuning, **options
             )
 
         self.instances = Instances(
-            schema, instance, threads=self.threads, memory=self.memory, inbox=self._inbox
+            schema,
+            instance,
+            divider=Divider(schema, self.threads),
+            threads=self.threads,
+            memory=self.memory,
+            inbox=self._inbox,
         )
         # It has all that this driver, and promises, ask of an operator: no state is saved here, and
         # no promise is passed on.
@@ -128,9 +137,7 @@ class ThreadedDriver(Driver):
         self._start()
         operator = self.operator = self._make(self.columns())
         while not all(self.complete):
-            news = self._inbox.take_any(
-                None if self._is_silent else self.wait_threshold, self.instances.accepts
-            )
+            news = self._take(self._patience(), self.instances.accepts)
             if news is None:
                 self._rest(operator)
             elif isinstance(news, Failed):
@@ -142,6 +149,22 @@ class ThreadedDriver(Driver):
             del news  # Or its batch would stay in memory while the next one is taken.
         yield from self._everywhere([_nothing] * self.threads)
         yield from self._everywhere(self.instances.finishing())
+
+    def _patience(self) -> float | None:
+        """Seconds after which instances are told that nothing has come; None for never."""
+        if not self.instances.accepts():
+            return None
+        return self.patience if self._is_silent else self.wait_threshold
+
+    def _take(
+        self, timeout: float | None, accepts: Callable[[], bool]
+    ) -> News | Found | Broke | Done | None:
+        while True:
+            news = self._inbox.take_any(_LOOK_S if timeout is None else timeout, accepts)
+            if news is not None or timeout is not None:
+                return news
+            if self.instances.is_stuck and not self._inbox.has_reports():
+                raise AssertionError("The instances rest, and what they were told is not done.")
 
     def _rest(self, operator: JoinOperator) -> None:
         """Nothing has come for a while. That is a stall if it is not for want of room here."""
@@ -190,7 +213,7 @@ class ThreadedDriver(Driver):
         return self._until_done()
 
     def _until_done(self) -> Iterator[pa.RecordBatch]:
-        while not isinstance(news := self._inbox.take_any(None, _never), Done):
+        while not isinstance(news := self._take(None, _never), Done):
             assert isinstance(news, Found | Broke), "only reports are accepted"
             yield from self._heard(news)
 
@@ -199,8 +222,11 @@ class ThreadedDriver(Driver):
             raise report.error
         assert isinstance(report, Found), "who waits for all to be done takes the report of it"
         self.instances.handed_over(report)
-        self.rows_out += len(report.batch)
-        yield report.batch
+        while report.batches:
+            batch = report.batches.pop(0)
+            self.rows_out += len(batch)
+            yield batch
+            del batch
         self._leftovers.passed(report.nbytes)
 
     def _give_up(self, operator: JoinOperator, failed: Failed) -> Iterator[pa.RecordBatch]:

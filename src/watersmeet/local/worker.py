@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 # What a row takes in a table beyond its values, at least: code, link, bucket heads, stamp.
 _ROW_BYTES = 32
+
+# Results that are found within so many seconds after others were handed over wait for more.
+_TOGETHER_S = 0.005
 
 Order = Callable[[JoinOperator], Iterator[Matches]]
 """Something that an instance is told to do."""
@@ -68,6 +72,11 @@ class Worker:
         self._pause: Callable[[], bool] | None = None
         """Set while the inputs are silent and the operator has not been idle since."""
         self._changed = threading.Condition(threading.RLock())
+        self._is_resting = False
+        self._handed_over = 0.0
+        """When results were handed over last."""
+        self.busy_seconds = 0.0
+        """Processor time that this thread has taken."""
         self._leftovers = Leftovers(instances.limit // instances.threads)
         self._thread = threading.Thread(
             target=self._work, name=f"watersmeet-instance-{number}", daemon=True
@@ -108,6 +117,12 @@ class Worker:
             self._thread.join()
 
     @property
+    def is_resting(self) -> bool:
+        """Whether this thread has done all that it was told, and waits for more."""
+        with self._changed:
+            return self._is_resting and not self._has_work()
+
+    @property
     def holds_rows(self) -> bool:
         """Whether rows are in memory or on disk. True for sure only while nothing is told."""
         return bool(self._account.used or self.operator.metrics.rows_spilled)
@@ -118,6 +133,7 @@ class Worker:
         try:
             while not self._instances.is_closed:
                 self._next()
+                self.busy_seconds = time.thread_time()
         except BaseException as error:  # Also what a condition raises: it is raised to the caller.
             self._instances.broke(error)
         finally:
@@ -127,7 +143,9 @@ class Worker:
     def _next(self) -> None:
         """Wait for something to do, and do it."""
         with self._changed:
+            self._is_resting = True
             self._changed.wait_for(self._has_work)
+            self._is_resting = False
             pushes = self._pushes()
             told = None if pushes else self._order()
             pause = None
@@ -144,7 +162,8 @@ class Worker:
             if told.reports:
                 self._instances.done()
         elif pause is not None:
-            self._deliver(self.operator.idle(lambda: self._is_wanted() or pause()))
+            idle = self.operator.idle(lambda: self._is_wanted() or pause())
+            self._deliver(idle, at_once=True)
 
     def _has_work(self) -> bool:
         return self._is_wanted() or self._pause is not None or self._instances.must_give(self)
@@ -212,13 +231,26 @@ class Worker:
 
         return order
 
-    def _deliver(self, found: Iterator[Matches]) -> None:
+    def _deliver(self, found: Iterator[Matches], *, at_once: bool = False) -> None:
+        """Copy results out, and hand over those together, unless `at_once`, that are found within
+        some milliseconds: each time wakes the caller's thread, for which this one has to wait."""
+        most = 0 if at_once else self._instances.shares.together
+        batches: list[pa.RecordBatch] = []
+        nbytes = 0
         for matches in found:
             if len(matches):
-                batch = self._schema.materialise(matches)
-                nbytes = batch.nbytes
-                self._instances.deliver(batch)
+                batches.append(batch := self._schema.materialise(matches))
+                nbytes += batch.nbytes
                 del batch
-                self._leftovers.passed(nbytes)
+                if nbytes >= most or time.monotonic() >= self._handed_over + _TOGETHER_S:
+                    self._hand_over(batches, nbytes)
+                    batches, nbytes = [], 0
             if self._instances.is_closed:
                 return
+        if batches:
+            self._hand_over(batches, nbytes)
+
+    def _hand_over(self, batches: list[pa.RecordBatch], nbytes: int) -> None:
+        self._instances.deliver(batches, nbytes)
+        self._leftovers.passed(nbytes)
+        self._handed_over = time.monotonic()

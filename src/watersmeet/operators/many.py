@@ -68,6 +68,11 @@ class ManyQuestion:
         """What relations are joined on, in words."""
         return " and ".join(words for each in self.predicates for words in self._words(each))
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether some columns must be equal."""
+        return any(isinstance(each, Equal) for each in self.predicates)
+
     def _words(self, predicate: Predicate) -> list[str]:
         left, right = (self.names[end] for end in predicate.ends)
         if isinstance(predicate, Equal):

@@ -45,6 +45,8 @@ class Metrics:
     """Counters that only some joins have, for records of what a micro-batch did."""
     STANDING: ClassVar[tuple[str, ...]] = ()
     """And those that say what is there now."""
+    ALIKE: ClassVar[tuple[str, ...]] = ()
+    """And those that are about the same in all instances of a join, and are not added up."""
 
     rows_in: list[int] = field(default_factory=lambda: [0, 0])
     null_keys: list[int] = field(default_factory=lambda: [0, 0])

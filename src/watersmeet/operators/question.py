@@ -40,6 +40,11 @@ class Question:
         """What the inputs are called."""
         return tuple(name_of(side) for side in Side)
 
+    @property
+    def has_keys(self) -> bool:
+        """Whether some columns must be equal."""
+        return bool(key_names(self.on))
+
     @classmethod
     def parse(
         cls,

@@ -13,6 +13,7 @@ from watersmeet.operators.metrics import Metrics
 from watersmeet.store.account import MemoryAccount
 
 _NOT_ADDED = ("flushes", "statistics", "results", "memory_used", "memory_peak")
+_OF_INPUTS = ("rows_in", "null_keys")
 
 
 class SummedMetrics:
@@ -21,10 +22,14 @@ class SummedMetrics:
     What is added to a counter of the sum from outside stays.
     """
 
-    def __init__(self, parts: Sequence[Metrics], memory: MemoryAccount) -> None:
+    def __init__(
+        self, parts: Sequence[Metrics], memory: MemoryAccount, *, copies: Sequence[int]
+    ) -> None:
+        """Rows of an input are in so many instances each as `copies` says; they count once."""
         self._parts = parts
         self._memory = memory
-        self._sum = Metrics.of(len(parts[0].rows_in))
+        self._copies = np.array(copies)
+        self._sum = type(parts[0]).of(len(parts[0].rows_in))
         self._sum.statistics = self.statistics
         self._last = 0
 
@@ -35,8 +40,10 @@ class SummedMetrics:
         for name in vars(total):
             if name not in _NOT_ADDED:
                 values = [getattr(part, name) for part in self._parts]
-                together = np.sum(values, axis=0).tolist()
-                setattr(total, name, together)
+                together = (np.max if name in total.ALIKE else np.sum)(values, axis=0)
+                if name in _OF_INPUTS:
+                    together = together // self._copies
+                setattr(total, name, together.tolist())
         self._last = total.broken_promises
         total.broken_promises += from_outside
         for stage in total.results:

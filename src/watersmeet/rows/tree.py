@@ -86,9 +86,13 @@ def _orders(edges: tuple[Edge, ...], input: int, at: tuple[int, ...]) -> tuple[i
 def _attribute(edge: Edge, end: Side) -> Hashable | None:
     """What the codes of one end are computed from; None if no other edge has the same codes."""
     part = edge.order.part if isinstance(edge.order, ByPart) else None
-    if not isinstance(part, EqualKeys):
-        return None
-    codec = part.codec
+    return attribute_of(part, end) if isinstance(part, EqualKeys) else None
+
+
+def attribute_of(equal: EqualKeys, end: Side) -> Hashable | None:
+    """What the codes of one end of an equality are computed from; None if that is not known. Two
+    equalities with the same attribute of an input give its rows the same codes."""
+    codec = equal.codec
     match codec:
         case RisingKeys():
             columns = codec.keys.columns

@@ -1,18 +1,11 @@
-"""Routes the rows of many inputs: every combination of rows meets in exactly one instance.
-
-Instances are the cells of a cube with one dimension for each group of columns that must be equal
-(Afrati and Ullman, EDBT 2010: "Optimizing joins in a map-reduce environment"). A row's key in a
-dimension gives its place there; an input that has no column in a dimension sends its rows to all
-places of it. So the rows of a result, which have the same keys, are together in the one cell that
-their keys name.
+"""Routes the rows of many inputs to the cells of a cube (rows/cube.py), by Spark's own hashes: each
+combination of rows meets in exactly one instance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from math import prod
 from operator import or_
 from typing import TYPE_CHECKING
 
@@ -22,6 +15,7 @@ from numpy.typing import NDArray
 
 from watersmeet.kernels import spark_hash
 from watersmeet.model import Side
+from watersmeet.rows.cube import Cube
 from watersmeet.rows.predicates import EqualKeys
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.rows.types import padding_of
@@ -34,6 +28,8 @@ from watersmeet.spark.routing import (
     key_field,
     simple_columns,
 )
+
+__all__ = ["Cube", "Dimension", "HypercubeRouter", "dimensions_of"]
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -73,53 +69,6 @@ def dimensions_of(join: JoinSchema) -> list[Dimension]:
             found.remove(each)
         found.append(together)
     return [Dimension(keys) for keys in found]
-
-
-@dataclass(frozen=True)
-class Cube:
-    """How many places each dimension has. Their product is the number of instances."""
-
-    shares: tuple[int, ...]
-
-    @property
-    def instances(self) -> int:
-        return prod(self.shares)
-
-    def copies(self, input: int, dimensions: Sequence[Dimension]) -> int:
-        """To how many instances each row of an input goes."""
-        free = (
-            share
-            for share, dimension in zip(self.shares, dimensions, strict=True)
-            if input not in dimension.keys
-        )
-        return prod(free)
-
-    def sent(self, rows: Sequence[int], dimensions: Sequence[Dimension]) -> int:
-        """How many rows all instances get together, if tables have so many."""
-        return sum(count * self.copies(input, dimensions) for input, count in enumerate(rows))
-
-    @classmethod
-    def of(cls, instances: int, rows: Sequence[int], dimensions: Sequence[Dimension]) -> Cube:
-        """The cube of so many instances that gets the fewest rows.
-
-        >>> keys = [pa.schema({"x": pa.int64()}), pa.schema({"y": pa.int64()})]
-        >>> chain = [Dimension({0: keys[0], 1: keys[0]}), Dimension({1: keys[1], 2: keys[1]})]
-        >>> Cube.of(4, [1_000_000, 1_000_000, 10], chain).shares
-        (4, 1)
-        """
-        cubes = (cls(shares) for shares in _factorisations(instances, len(dimensions)))
-        return min(cubes, key=lambda cube: (cube.sent(rows, dimensions), cube.shares))
-
-
-def _factorisations(number: int, count: int) -> Iterator[tuple[int, ...]]:
-    """All lists of `count` numbers whose product is `number`."""
-    if count == 1:
-        yield (number,)
-        return
-    for first in range(1, number + 1):
-        if number % first == 0:
-            for rest in _factorisations(number // first, count - 1):
-                yield (first, *rest)
 
 
 @dataclass(frozen=True)

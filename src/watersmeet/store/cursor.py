@@ -20,6 +20,8 @@ class Cursor:
         self._read = run.open(IoKind.MERGE_READ)
         self._next = 0
         self._pieces: deque[Piece] = deque()
+        self._passed = 0
+        """Rows of the first of these that the position is past."""
         self._loaded = 0
 
     @property
@@ -44,20 +46,30 @@ class Cursor:
         """Remove and return the loaded rows with a code below `bound`, or all if it is None."""
         taken = []
         while self._pieces:
-            piece = self._pieces[0]
+            piece, start = self._pieces[0], self._passed
             if bound is None or piece.codes[-1] < bound:
-                taken.append(self._pieces.popleft())
+                taken.append(piece.slice(start, len(piece)) if start else piece)
+                self._pieces.popleft()
+                self._passed = 0
                 continue
-            stop = int(np.searchsorted(piece.codes, np.uint64(bound)))
-            if stop:
-                taken.append(piece.slice(0, stop))
-                self._pieces[0] = piece.slice(stop, len(piece))
+            stop = int(piece.codes.searchsorted(np.uint64(bound)))
+            if stop > start:
+                taken.append(piece.slice(start, stop))
+                self._passed = stop
             break
         self._loaded -= sum(map(len, taken))
         return taken
 
+    def _cut(self) -> None:
+        """Cut off the rows that the position is past."""
+        if self._passed:
+            piece = self._pieces[0]
+            self._pieces[0] = piece.slice(self._passed, len(piece))
+            self._passed = 0
+
     def equal_to(self, code: int) -> Iterator[Piece]:
         """All rows from here on with this code, without moving. They may span many blocks."""
+        self._cut()
         for piece in tuple(self._pieces):
             if not (equal := _leading(piece, code)):
                 return
@@ -72,6 +84,7 @@ class Cursor:
 
     def skip_equal(self, code: int) -> Iterator[Piece]:
         """The rows of `equal_to`, moving past them."""
+        self._cut()
         while True:
             self.load()
             if not self._pieces or not (equal := _leading(self._pieces[0], code)):

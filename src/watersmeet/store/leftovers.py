@@ -3,6 +3,10 @@
 There are two allocators, Arrow's and the C library's, which NumPy uses. After an array of some
 megabytes has been freed, the C library keeps up to 64 MB of each thread's heap; Arrow's keeps
 memory that other threads have freed. A join of 64 MB held up to 75 MB more because of them.
+
+No call makes the C library hand back the end of another thread's heap. There the last batch of a
+reader has been, long after it is joined: with batches of 32 MB, 64 MB of two inputs. So it is told
+to keep large arrays out of heaps when the first large batch comes.
 """
 
 from __future__ import annotations
@@ -19,6 +23,12 @@ _SHARE = 16
 # Not more often than each time this much has passed, since handing back takes about as long as
 # copying it.
 _LEAST = 2 * 2**20
+# What `mallopt` calls the sizes from which on arrays are not part of a heap, and from which on the
+# free end of a heap is handed back (malloc.h); the second is twice the first, as the C library has
+# it when it chooses them itself.
+_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD = -3, -1
+LARGE = 4 * 2**20
+"""Bytes of an array that the C library keeps out of heaps then."""
 
 
 class Leftovers:
@@ -48,6 +58,15 @@ def hand_back() -> None:
     pa.default_memory_pool().release_unused()
     if _trim is not None:
         _trim(0)
+
+
+def hand_back_large_arrays_at_once() -> None:
+    """From now on the C library hands arrays of some megabytes back when they are freed, in this
+    whole process. It does so at first, and stops when it sees that they come again."""
+    if _trim is not None:
+        library = ctypes.CDLL(None)
+        library.mallopt(_M_MMAP_THRESHOLD, LARGE)
+        library.mallopt(_M_TRIM_THRESHOLD, 2 * LARGE)
 
 
 def _find_trim() -> Callable[[int], int] | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-
 from watersmeet.store.cursor import Cursor
 from watersmeet.store.runs import Piece, SpilledRun
 
@@ -21,7 +19,7 @@ def merged_by_code(runs: Sequence[SpilledRun], *, ahead: int) -> Iterator[Piece]
         taken = [piece for cursor in cursors for piece in cursor.take_below(bound)]
         if taken:
             together = Piece.concat(taken, schema)
-            yield together.take(np.argsort(together.codes, kind="stable"))
+            yield together.by_code()
         if bound is None:
             return
         if not taken:  # more rows of one code than are loaded at a time

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from watersmeet.kernels import sorting
 from watersmeet.rows.address import Index
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.values import rows_at
@@ -32,7 +33,7 @@ STILL_HERE = np.iinfo(np.int64).max
 _STAMPED = pa.schema([("__code", pa.uint64()), ("__ats", pa.int64()), ("__dts", pa.int64())])
 _STAMPS = len(_STAMPED)
 # How many blocks of rows are copied from a table at a time, since a copy of few rows takes as long.
-_BLOCKS_COPIED = 8
+BLOCKS_COPIED = 8
 
 
 class Piece:
@@ -73,6 +74,11 @@ class Piece:
 
     def take(self, index: Index) -> Piece:
         return Piece(rows_at(self.batch, index))
+
+    def by_code(self) -> Piece:
+        """The same rows in order of their codes."""
+        _, order = sorting.sort(self.codes)
+        return self.take(order.astype(np.int64))
 
     @classmethod
     def concat(cls, pieces: list[Piece], schema: pa.Schema) -> Piece:
@@ -195,7 +201,7 @@ class ResidentRun:
 
     def __init__(self, table: Table, index: NDArray[np.int32], *, block_rows: int) -> None:
         self._table = table
-        self._index = by_code(table, index)
+        self._codes, self._index = table.by_code(index)
         self._block_rows = block_rows
         self.rows = len(index)
         self.departed = (STILL_HERE, STILL_HERE)
@@ -206,18 +212,17 @@ class ResidentRun:
         return -(-self.rows // self._block_rows)
 
     def block_rows(self, number: int) -> int:
-        return len(self._block(number))
+        return len(self._index[self._part(number)])
 
     def open(self, kind: IoKind) -> Callable[[int], Piece]:
-        return lambda number: resident_piece(self._table, self._block(number), STILL_HERE)
+        return self._piece
 
-    def _block(self, number: int) -> Index:
-        return self._index[number * self._block_rows : (number + 1) * self._block_rows]
+    def _piece(self, number: int) -> Piece:
+        part = self._part(number)
+        return resident_piece(self._table, self._index[part], STILL_HERE, self._codes[part])
 
-
-def by_code(table: Table, index: NDArray[np.int32]) -> Index:
-    """These row numbers in order of code; of rows with equal codes, older ones first."""
-    return index[np.argsort(table.codes(index), kind="stable")].astype(np.int64)
+    def _part(self, number: int) -> slice:
+        return slice(number * self._block_rows, (number + 1) * self._block_rows)
 
 
 def resident_piece(
@@ -283,7 +288,7 @@ def write_run(
     codes: Codes | None = None,
 ) -> SpilledRun:
     """Write rows of a table as one run, in the order given; `codes` are theirs, if known."""
-    size = _BLOCKS_COPIED * writer.block_rows
+    size = BLOCKS_COPIED * writer.block_rows
     for start in range(0, len(index), size):
         part = slice(start, start + size)
         known = None if codes is None else codes[part]
@@ -291,6 +296,43 @@ def write_run(
     stamps = table.stamps[index]
     arrived = (int(stamps.min()), int(stamps.max())) if len(index) else (0, 0)
     return writer.cut((departed, departed), arrived=arrived)
+
+
+def write_runs(
+    writer: RunWriter,
+    table: IndexedRows,
+    index: Index,
+    *,
+    rows: Sequence[int],
+    departed: int,
+    codes: Codes,
+) -> list[SpilledRun]:
+    """Write rows of a table, which are in order of their codes, as runs of so many `rows` each.
+    They are copied out of the table together: to copy those of each run alone takes as long as to
+    sort them."""
+    if len(rows) == 1:
+        return [write_run(writer, table, index, departed=departed, codes=codes)]
+    together, start, runs = resident_piece(table, index, departed, codes), 0, []
+    for count in rows:
+        piece = together.slice(start, start + count)
+        writer.append(piece)
+        arrived = (int(piece.ats.min()), int(piece.ats.max()))
+        runs.append(writer.cut((departed, departed), arrived=arrived))
+        start += count
+    return runs
+
+
+def copied_together(rows: Sequence[int], *, most: int) -> Iterator[range]:
+    """Neighbouring runs, of so many `rows` each, that have no more than `most` rows together; one
+    that has more is alone, and runs without rows are part of others."""
+    start = held = 0
+    for number, count in enumerate(rows):
+        if held and held + count > most:
+            yield range(start, number)
+            start, held = number, 0
+        held += count
+    if held:
+        yield range(start, len(rows))
 
 
 def arrived(runs: Sequence[Run]) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from watersmeet.kernels import matching
+from watersmeet.kernels import matching, sorting
 from watersmeet.rows.address import Index
 from watersmeet.rows.values import Mask
 from watersmeet.store.columns import variable_bytes
@@ -72,17 +72,24 @@ class Table(IndexedRows):
         floor = int(np.searchsorted(self.stamps, since, side="right")) if since else 0
         return self.index.find(wanted, pairs, floor)
 
+    def by_code(self, rows: NDArray[np.int32]) -> tuple[Codes, Index]:
+        """The codes of rows by number, in order, and the rows; older ones first if codes are equal
+        and older rows come first in `rows`. Partitions are ranges of codes, so those of rows of
+        several partitions stand one behind the other."""
+        codes, ordered = sorting.sort_rows(self.index.nodes, rows)
+        return codes, ordered
+
     def oldest(self, rows: NDArray[np.int64]) -> list[NDArray[np.int32]]:
         """For each partition p, the numbers of its rows[p] oldest rows."""
-        return np.split(self._grouped(rows), np.cumsum(rows)[:-1])
+        return np.split(self.oldest_together(rows), np.cumsum(rows)[:-1])
 
     def first_of_each(self, *, after: int = 0) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """The numbers of the oldest row of each partition that has any, and these partitions."""
         assert not after, "a table in which all rows of a partition leave oldest first"
         one = np.minimum(self.by_partition, 1)
-        return self._grouped(one), np.flatnonzero(one)
+        return self.oldest_together(one), np.flatnonzero(one)
 
-    def _grouped(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
+    def oldest_together(self, rows: NDArray[np.int64]) -> NDArray[np.int32]:
         """The numbers of the rows[p] oldest rows of each partition p, partition by partition."""
         places = np.cumsum(rows)
         grouped = np.empty(int(places[-1]), np.int32)

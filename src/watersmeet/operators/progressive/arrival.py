@@ -21,7 +21,7 @@ from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.edges import TakenRows
 from watersmeet.rows.values import rows_at
 from watersmeet.store.index import Codes
-from watersmeet.store.runs import RunWriter, by_code, write_run
+from watersmeet.store.runs import BLOCKS_COPIED, RunWriter, copied_together, write_runs
 from watersmeet.store.spill import IoKind
 from watersmeet.store.table import batch_bytes
 
@@ -193,17 +193,22 @@ class ArrivalStage:
         keep = np.ones(len(table), np.bool_)
         block_rows = self._memory.block_rows(side, workspace.block_bytes)
         writer = RunWriter(workspace.spill, table.schema, IoKind.FLUSH, block_rows=block_rows)
-        for p, index in enumerate(table.oldest(taken)):
-            if not len(index):
-                continue
-            run = write_run(writer, table, by_code(table, index), departed=stamp)
-            columns = TakenRows(Rows(table, index.astype(np.int64)))
-            run.spans = workspace.watching.spans(side, columns)
-            workspace.disk.add(side, p, run)
-            workspace.expected.flushed(side, p, table.stamps[index], stamp)
-            reason = reasons[side, p]
-            workspace.metrics.flushed(FlushRecord(stamp, side, p, run.rows, run.nbytes, reason))
-            keep[index] = False
+        leaving, starts = table.oldest_together(taken), np.cumsum(taken) - taken
+        keep[leaving] = False
+        most = 2 * BLOCKS_COPIED * block_rows  # Nothing else is copied while rows leave.
+        for together in copied_together(taken.tolist(), most=most):
+            partitions = [p for p in together if taken[p]]
+            first = starts[together.start]
+            codes, index = table.by_code(leaving[first : first + taken[list(together)].sum()])
+            rows = taken[partitions].tolist()
+            runs = write_runs(writer, table, index, rows=rows, departed=stamp, codes=codes)
+            for p, run in zip(partitions, runs, strict=True):
+                mine = index[starts[p] - first :][: run.rows]
+                run.spans = workspace.watching.spans(side, TakenRows(Rows(table, mine)))
+                workspace.disk.add(side, p, run)
+                workspace.expected.flushed(side, p, table.stamps[mine], stamp)
+                record = FlushRecord(stamp, side, p, run.rows, run.nbytes, reasons[side, p])
+                workspace.metrics.flushed(record)
         writer.close()
         self._memory.drop(side, keep, taken)
 

@@ -96,8 +96,8 @@ class Merging:
         substeps: int = 0,
         output: tuple[SpillArea, int] | None = None,
     ) -> None:
-        """`ahead` rows of each run are loaded at a time; `output` is where merged runs go, in
-        blocks of so many rows."""
+        """`ahead` rows of each run are loaded at a time, of longer runs more and of shorter ones
+        fewer; `output` is where merged runs go, in blocks of so many rows."""
         self.runs = runs
         self.done = False
         self.position = position
@@ -107,7 +107,17 @@ class Merging:
         self._pairs = pairs
         self._from = position
         self._read_up_to = 0
-        self._cursors = tuple([Cursor(run, ahead=ahead) for run in side] for side in runs)
+        rows = sum(run.rows for run in chain(*runs))
+        # Codes are spread evenly over all runs, so those that have loaded the same fraction of
+        # their rows have loaded codes up to about the same. A step goes no further than the run
+        # that has loaded least: with as many rows of each it was the longest, and there were
+        # several times as many steps.
+        most = ahead * sum(map(len, runs))
+        self._cursors = tuple(
+            [Cursor(run, ahead=max(most * run.rows // max(rows, 1), 1)) for run in side]
+            for side in runs
+        )
+        self._unopened = iter([c for c in chain(*self._cursors) if c.unopened])
         self._hot: Iterator[Iterator[Found | Passed]] | None = None
         # A side of one run is merged already and stays the run it is.
         self._outputs: list[_Output | None] = [None, None]
@@ -133,7 +143,7 @@ class Merging:
             else:
                 yield from substep
             return
-        unopened = next((c for c in chain(*self._cursors) if c.unopened), None)
+        unopened = next(self._unopened, None)
         if unopened is not None:
             unopened.load()  # one at a time, so that beginning can be interrupted too
             return
@@ -174,7 +184,7 @@ class Merging:
             yield Passed(side, piece)
             output = self._outputs[side]
             if output:
-                output.append(piece.take(np.argsort(piece.codes, kind="stable")))
+                output.append(piece.by_code())
 
     def _pair(self, left: Piece, right: Piece) -> Iterator[Found]:
         if self._from:

@@ -270,6 +270,11 @@ class SemiStreamJoin:
                 yield from self._wait(rows_where(rows, timely), codes[timely])
         workspace.memory.patient = workspace.patient.nbytes
 
+    def count_master(self, *, rows: int, without_key: int) -> None:
+        """So many rows of a version of the master were read, some of them without a key."""
+        self.metrics.rows_in[Side.RIGHT] += rows
+        self.metrics.null_keys[Side.RIGHT] += without_key
+
     @property
     def versions(self) -> list[str]:
         """The versions that rows wait for: the one that is read, and the next if there is one."""

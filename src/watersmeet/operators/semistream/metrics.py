@@ -19,6 +19,7 @@ class SemiStreamMetrics(Metrics):
         "waiting_rows", "patient_rows", "cache_entries", "negative_entries", "cache_rows",
         "cache_bytes",
     )  # fmt: skip
+    ALIKE = ("cycles", "cycle_seconds", "versions_met")
 
     waiting_rows: int = 0
     """Stream rows that wait for the scan now."""

@@ -70,6 +70,20 @@ class BlockPlaces:
         parts = (self.offsets, self.checksums, self.first, self.last, self.counts)
         return b"".join(part.tobytes() for part in parts)
 
+    def between(self, first: int, before: int | None) -> BlockPlaces:
+        """The blocks that may have codes from `first` on, and below `before` if it is not None."""
+        start = int(np.searchsorted(self.last, np.uint64(first)))
+        stop = len(self) if before is None else int(np.searchsorted(self.first, np.uint64(before)))
+        part = slice(start, max(start, stop))
+        return BlockPlaces(
+            self.offsets[part],
+            self.checksums[part],
+            self.first[part],
+            self.last[part],
+            self.counts[part],
+            until=int(self.ends[part.stop]),
+        )
+
     def __len__(self) -> int:
         return len(self.offsets)
 

@@ -137,6 +137,16 @@ class Master:
             batches.append(pa.ipc.read_record_batch(pa.py_buffer(message), self._columns))
         return batches
 
+    def part(self, first: int, before: int | None) -> Master:
+        """What may have codes from `first` on, and below `before` if it is not None, as a table of
+        its own: it is read, and closed, apart from the others."""
+        places = self.places.between(first, before)
+        rows = int(places.rows.sum())
+        share = rows / max(self.rows, 1)
+        # How many codes of the blocks there are is not known apart; it is for people to read.
+        facts = self.facts | {"rows": rows, "codes": round(self.distinct * share)}
+        return Master(self._file.again(), MasterEnd(self._columns, places, facts, self._checksum))
+
     def close(self) -> None:
         self._file.close()
 
@@ -161,15 +171,20 @@ class _File(Protocol):
 
     def read(self, offset: int, length: int) -> Any: ...
 
+    def again(self) -> _File:
+        """The same file, opened once more, even if it has no name any more."""
+        ...
+
     def close(self) -> None: ...
 
 
 class _LocalFile:
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, descriptor: int | None = None) -> None:
+        """`descriptor` is that of the file, if it is open already."""
         self.name = path
         self._descriptor = -1
         try:
-            self._descriptor = os.open(path, os.O_RDONLY)
+            self._descriptor = os.open(path, os.O_RDONLY) if descriptor is None else descriptor
             self.size = os.fstat(self._descriptor).st_size
         except OSError as error:
             raise damaged(path, f"cannot be opened ({error.strerror})") from error
@@ -185,6 +200,9 @@ class _LocalFile:
             return content
         except OSError as error:
             raise damaged(self.name, f"cannot be read ({error.strerror})") from error
+
+    def again(self) -> _LocalFile:
+        return _LocalFile(self.name, os.dup(self._descriptor))
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -210,6 +228,9 @@ class _RemoteFile:
             return self._file.read_at(length, offset)
         except OSError as error:
             raise damaged(self.name, f"cannot be read ({error})") from error
+
+    def again(self) -> _RemoteFile:
+        return _RemoteFile(self.name)
 
     def close(self) -> None:
         self._file.close()
