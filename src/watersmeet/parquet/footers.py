@@ -55,6 +55,12 @@ class Footer:
         """`schema` is what Arrow makes of the file's columns."""
         self.metadata = metadata
         self.schema = schema
+        self._first: Footer | None = None
+
+    def share(self, first: Footer) -> None:
+        """What follows from the columns is found once for files that have the same ones."""
+        if self.schema == first.schema and self.metadata.schema == first.metadata.schema:
+            self._first = first
 
     @classmethod
     def of(cls, file: pq.ParquetFile) -> Footer:
@@ -76,6 +82,8 @@ class Footer:
     @cached_property
     def _leaves(self) -> dict[str, int]:
         """Where each leaf is; a field of a struct may have the name of a column."""
+        if self._first is not None:
+            return self._first._leaves
         schema = self.metadata.schema
         return {schema.column(place).path: place for place in range(len(schema))}
 
@@ -125,6 +133,8 @@ class Footer:
 
     @cached_property
     def _units(self) -> dict[str, tuple[int, int]]:
+        if self._first is not None:
+            return self._first._units
         known = {field.name: _unit(field.type) for field in self.schema}
         return {name: unit for name, unit in known.items() if unit is not None}
 

@@ -19,6 +19,9 @@ _SHARE = 16
 # Not more often than each time this much has passed, since handing back takes about as long as
 # copying it.
 _LEAST = 2 * 2**20
+# Of glibc's mallopt.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_KEPT = 16 * 2**20
 
 
 class Leftovers:
@@ -50,6 +53,20 @@ def hand_back() -> None:
         _trim(0)
 
 
+def keep_a_little() -> None:
+    """Let the C library keep a few megabytes that were freed, for arrays of the same size that
+    come soon. By itself it hands back whatever is more than twice the largest array so far: of an
+    aggregate over six million rows, the system cleared a seventh of the time pages that had been
+    in use a moment before. For who may use much memory; it holds for the whole process."""
+    if _option is not None:
+        _option(_TRIM_THRESHOLD, _KEPT)
+        _option(_MMAP_THRESHOLD, _KEPT // 2)
+
+
+def _find_option() -> Callable[[int, int], int] | None:
+    return getattr(ctypes.CDLL(None), "mallopt", None)
+
+
 def _find_trim() -> Callable[[int], int] | None:
     """The C library's function that hands back memory, if it has one (glibc has)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -59,3 +76,4 @@ def _find_trim() -> Callable[[int], int] | None:
 
 
 _trim = _find_trim()
+_option = _find_option()
