@@ -89,16 +89,25 @@ class Footer:
 
     def sizes(self, names: Sequence[str]) -> Iterator[int]:
         """Of each row group, the uncompressed bytes of these columns, all leaves of nested ones."""
+        places = self._places(names)
+        for number in range(self.row_groups):
+            group = self.metadata.row_group(number)
+            yield sum(group.column(place).total_uncompressed_size for place in places)
+
+    def largest(self, number: int, names: Sequence[str]) -> int:
+        """The bytes of the largest of these columns in a row group, as they are in the file."""
+        group = self.metadata.row_group(number)
+        sizes = (group.column(place).total_compressed_size for place in self._places(names))
+        return max(sizes, default=0)
+
+    def _places(self, names: Sequence[str]) -> list[int]:
         whole = set(names)
         nested = tuple(f"{name}." for name in names)
-        places = [
+        return [
             place
             for path, place in self._leaves.items()
             if path in whole or path.startswith(nested)
         ]
-        for number in range(self.row_groups):
-            group = self.metadata.row_group(number)
-            yield sum(group.column(place).total_uncompressed_size for place in places)
 
     def chunk(self, group: int, name: str) -> Chunk:
         """Nothing is known of a nested column: what its leaves hold are no values of it."""
