@@ -10,6 +10,24 @@ import watersmeet as wm
 from benchmarks.relations import Relations
 
 _REVENUE = "l_extendedprice * (1 - l_discount)"
+LINEITEM = (
+    "l_orderkey long, l_partkey long, l_suppkey long, l_linenumber int, "
+    "l_quantity decimal(15,2), l_extendedprice decimal(15,2), l_discount decimal(15,2), "
+    "l_tax decimal(15,2), l_returnflag string, l_linestatus string, l_shipdate date, "
+    "l_commitdate date, l_receiptdate date, l_shipinstruct string, l_shipmode string, "
+    "l_comment string"
+)
+"""Its columns in files of text."""
+
+
+def _as_it_is() -> Any:
+    """A function of whose values Spark knows nothing but the type."""
+    from pyspark.sql import functions as sf
+
+    def same(values):  # type: ignore[no-untyped-def]
+        return values
+
+    return sf.arrow_udf(same, "decimal(15,2)")  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -30,16 +48,22 @@ class Question:
             asked[name] = kinds[kind](inside.removesuffix(")")) if inside != "*)" else wm.count()
         return {"on": {"l_orderkey": "o_orderkey"}, "group_by": self.group_by, **asked}
 
-    def frames(self, spark: Any, relations: Relations) -> tuple[Any, Any]:
-        """Lineitem and orders; the filter is on the DataFrame, as a user would write it."""
-        lineitem = spark.read.parquet(relations.right.folder)
+    def frames(self, spark: Any, relations: Relations, way: str = "") -> tuple[Any, Any]:
+        """Lineitem and orders; the filter is on the DataFrame, as a user would write it. With a
+        `way`, lineitem is text, or has a column that a function of the user's computes."""
+        if way == "csv":
+            lineitem = spark.read.csv(relations.right.folder, header=True, schema=LINEITEM)
+        else:
+            lineitem = spark.read.parquet(relations.right.folder)
+        if way == "function":
+            lineitem = lineitem.withColumn("l_discount", _as_it_is()("l_discount"))
         orders = spark.read.parquet(relations.left.folder)
         return lineitem, orders if self.where is None else orders.where(self.where)
 
-    def by_spark(self, spark: Any, relations: Relations) -> Any:
+    def by_spark(self, spark: Any, relations: Relations, way: str = "") -> Any:
         from pyspark.sql import functions as sf
 
-        lineitem, orders = self.frames(spark, relations)
+        lineitem, orders = self.frames(spark, relations, way)
         joined = lineitem.join(orders, lineitem["l_orderkey"] == orders["o_orderkey"])
         asked = [sf.expr(text).alias(name) for name, text in self.aggregates.items()]
         return joined.groupBy(*([self.group_by] if self.group_by else [])).agg(*asked)

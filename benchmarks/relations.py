@@ -293,11 +293,16 @@ def beginning(relations: Relations, folder: Path, *, files: int) -> Relations:
     return Relations(left=tables[0], right=tables[1])
 
 
+def generated(folder: Path, *, scale: float, files: int, tables: str, form: str) -> None:
+    """Tables of TPC-H, in the order of their keys."""
+    command = [str(Path(sys.executable).with_name("tpchgen-cli")), form, "-s", str(scale)]
+    command += ["--parts", str(files), "-T", tables, "-o", str(folder)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
 def tpch(folder: Path, *, scale: float, files: int, shuffled: bool) -> Relations:
     """Orders and lineitem, four columns each; in the order of keys unless `shuffled`."""
-    command = [str(Path(sys.executable).with_name("tpchgen-cli")), "parquet", "-s", str(scale)]
-    command += ["--parts", str(files), "-T", "lineitem,orders", "-o", str(folder)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    generated(folder, scale=scale, files=files, tables="lineitem,orders", form="parquet")
     left = Table(
         folder=str(folder / "orders"),
         columns=("o_orderkey", "o_custkey", "o_totalprice", "o_orderdate"),

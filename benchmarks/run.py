@@ -32,6 +32,7 @@ BENCHMARKS = (
     "spark-restart",
     "tpch",
     "aggregates",
+    "row-aggregates",
     "symmetric",
     "spilling",
     "threads",

@@ -217,7 +217,8 @@ def spark_streams(stage: Stage) -> dict[str, Any]:
 def spark_aggregate(stage: Stage) -> dict[str, Any]:
     """Spark's own aggregate over its own join."""
     question = QUESTIONS[stage.settings["question"]]
-    answer = question.by_spark(stage.spark, stage.relations).collect()
+    way = stage.settings.get("way", "")
+    answer = question.by_spark(stage.spark, stage.relations, way).collect()
     seconds = stage.seconds
     return {"seconds": seconds, "notes": {"answer": question.text(map(tuple, answer))}}
 
@@ -239,10 +240,12 @@ def our_exact(stage: Stage) -> dict[str, Any]:
 
 def _estimates(stage: Stage, ask: Callable[[Any], Iterable[Any]]) -> dict[str, Any]:
     question = QUESTIONS[stage.settings["question"]]
-    frames = question.frames(stage.spark, stage.relations)
+    frames = question.frames(stage.spark, stage.relations, stage.settings.get("way", ""))
     seed = stage.settings.get("seed", 0)
     with wm.aggregate(*frames, memory=stage.memory, seed=seed, **question.arguments()) as run:
-        looks = [(stage.seconds, e.relative_error, e.fraction, e.trusted) for e in ask(run)]
+        looks = [
+            (stage.seconds, e.relative_error, e.fraction, e.trusted, _width(e)) for e in ask(run)
+        ]
         seconds = looks[-1][0]
         answer = question.text(map(tuple, run.to_df().collect())) if run.complete else None
         score = run.score() if run.complete else None
@@ -253,6 +256,11 @@ def _estimates(stage: Stage, ask: Callable[[Any], Iterable[Any]]) -> dict[str, A
             "held": score.held if score else None,
         }
         return {"seconds": seconds, "first_seconds": looks[0][0], "notes": notes}
+
+
+def _width(estimate: Any) -> float:
+    """The widest of all intervals, also of those that are marked."""
+    return float(estimate.cells.relative.max(initial=0.0))
 
 
 def cascade(stage: Stage) -> dict[str, Any]:

@@ -151,6 +151,9 @@ class BlockReading(ABC, Generic[EngineKind, LedgerKind]):
         table = self._tables[sampled]
         left = self.plan.design.unread(self.looks)
         rows = float(max((table.blocks[block].rows for block in left), default=0))
+        if not table.counted and len(left):
+            # They are of one size, as far as that is known, and the blocks so far have shown it.
+            rows = float(self.ledger.block_rows)
         key = table.facts.get(self.question.keys[0][sampled])
         keyed = key is not None and not np.isnan(key.ends[0][left]).any()
         found = []

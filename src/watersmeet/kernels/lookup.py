@@ -1,4 +1,4 @@
-"""A hash table without chains: each distinct hash gets a number when it is first seen.
+"""Tables without chains: each distinct hash, or key, gets a number when it is first seen.
 
 Aggregates need one entry per key. A slot holds the number of an entry, and a search that finds
 another hash in a slot goes on to the next one, until it finds its hash or an empty slot.
@@ -59,3 +59,33 @@ def find(wanted, slots, distinct, numbers):
                 entry = np.int64(slots[slot])
             numbers[i + k] = entry
         i += size
+
+
+@njit(types.int64(_U64, types.uint64, _SLOTS, _NUMBERS), cache=True, nogil=True)
+def number_dense(keys, least, slots, numbers):
+    """As `number`, for keys that are all less than `slots.size` above the least: each has a slot of
+    its own."""
+    count = 0
+    for row in range(keys.size):
+        slot = keys[row] - least
+        if slots[slot] < 0:
+            slots[slot] = np.int32(count)
+            count += 1
+        numbers[row] = slots[slot]
+    return count
+
+
+@njit(types.int64(_U64, types.uint64, _READ_SLOTS, _NUMBERS, _NUMBERS), cache=True, nogil=True)
+def find_dense(wanted, least, slots, rows, numbers):
+    """Write the rows whose key has a number, and those numbers; returns how many there are."""
+    size = np.uint64(slots.size)
+    count = 0
+    for row in range(wanted.size):
+        # Keys below the least wrap around and are as far off as those above the most.
+        slot = wanted[row] - least
+        entry = np.int64(slots[slot]) if slot < size else np.int64(-1)
+        rows[count] = row
+        numbers[count] = entry
+        if entry >= 0:
+            count += 1
+    return count

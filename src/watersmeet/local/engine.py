@@ -34,9 +34,11 @@ from watersmeet.local.blocks import BlockTable
 from watersmeet.model import Side
 from watersmeet.store.claim import SpillClaim
 from watersmeet.store.exchange import ExchangeDir
-from watersmeet.store.leftovers import Leftovers
+from watersmeet.store.leftovers import Leftovers, keep_a_little
 
 Tables = tuple[BlockTable, BlockTable]
+# A limit beside which the few megabytes that threads keep for their next arrays are little.
+_MUCH = 512 * 2**20
 _A = TypeVar("_A")
 _B = TypeVar("_B")
 
@@ -168,8 +170,14 @@ class ThreadEngine(_Threads):
     ) -> None:
         super().__init__(tables, question, plan, described, allowance)
         self._meeting = BlockAggregator(question, sampled=plan.sampled)
-        self._kept = _Kept(self._make, most=4 * self._threads, nbytes=allowance.entries // 2)
+        self._kept = _Kept(self._make, nbytes=allowance.entries // 2)
         self._complete: KeySums | None = None
+        if allowance.limit >= _MUCH:
+            keep_a_little()
+        self._labels = tuple(question.labels(side) for side in Side)
+        self._bundles: dict[int, list[int]] = {}
+        for block in range(len(described[plan.other].blocks)):
+            self._bundles.setdefault(tables[plan.other].bundle(block), []).append(block)
 
     def totals(self, look: Look) -> list[BlockTotals]:
         self._cancelled.clear()
@@ -208,6 +216,7 @@ class ThreadEngine(_Threads):
                 sorted(bundle),
                 self._question.names(sampled),
                 batch_bytes=self._allowance.batch_bytes,
+                labels=self._labels[sampled],
             )
             for block, batches in groupby(rows, key=lambda read: read[0]):
                 self._check()
@@ -225,11 +234,15 @@ class ThreadEngine(_Threads):
         if self._complete is not None:
             return [self._complete]
         assert self._plan.needs is not None
-        return [self._kept.get(needed) for needed in self._plan.needs[block]]
+        # Footers speak of whole row groups: who needs a piece of one needs all of it.
+        table = self._tables[self._plan.other]
+        bundles = dict.fromkeys(map(table.bundle, self._plan.needs[block]))
+        return [self._kept.get(bundle) for bundle in bundles]
 
-    def _make(self, block: int) -> KeySums:
+    def _make(self, bundle: int) -> KeySums:
+        blocks = self._bundles[bundle]
         return make_key_sums(
-            lambda gathering: map(gathering.piece, self._other_rows([block])),
+            lambda gathering: map(gathering.piece, self._other_rows(blocks)),
             self._question,
             sampled=self._plan.sampled,
             portion=self._allowance.pairs,
@@ -237,16 +250,13 @@ class ThreadEngine(_Threads):
 
     def _read_all(self) -> KeySums:
         """Batches are reduced by the threads that read them."""
-        table = self._tables[self._plan.other]
-        numbers = range(len(self._blocks[self._plan.other]))
-        bundles = [list(bundle) for _, bundle in groupby(numbers, key=table.bundle)]
 
         def pieces(gathering: Gathering) -> Iterator[Piece]:
             def reduced(blocks: Sequence[int]) -> list[Piece]:
                 self._check()
                 return [gathering.piece(batch) for batch in self._other_rows(blocks)]
 
-            for found in self._map(reduced, bundles):
+            for found in self._map(reduced, self._bundles.values()):
                 yield from found
 
         return make_key_sums(
@@ -260,7 +270,10 @@ class ThreadEngine(_Threads):
     def _other_rows(self, blocks: Sequence[int]) -> Iterator[pa.RecordBatch]:
         other = self._plan.other
         rows = self._tables[other].read(
-            blocks, self._question.names(other), batch_bytes=self._allowance.batch_bytes
+            blocks,
+            self._question.names(other),
+            batch_bytes=self._allowance.batch_bytes,
+            labels=self._labels[other],
         )
         return (batch for _, batch in rows)
 
@@ -276,14 +289,16 @@ class _Cancelled(WatersmeetError):
 
 
 class _Kept:
-    """The latest few results of a function, each made once though several threads ask."""
+    """Results of a function, each made once though several threads ask, and kept for later looks:
+    the latest of them, in so many bytes."""
 
-    def __init__(self, make: Callable[[int], KeySums], *, most: int, nbytes: int) -> None:
+    def __init__(self, make: Callable[[int], KeySums], *, nbytes: int) -> None:
         self._make = make
-        self._most = most
         self._nbytes = nbytes
         self._lock = threading.Lock()
         self._results: OrderedDict[int, Future[KeySums]] = OrderedDict()
+        self._sizes: dict[int, int] = {}
+        self._held = 0
 
     def get(self, number: int) -> KeySums:
         with self._lock:
@@ -291,27 +306,35 @@ class _Kept:
             mine = future is None
             if future is None:
                 future = self._results[number] = Future()
-                while len(self._results) > 1 and self._too_many():
-                    self._results.popitem(last=False)
             else:
                 self._results.move_to_end(number)
         if mine:
             try:
-                future.set_result(self._make(number))
+                made = self._make(number)
             except BaseException as error:
-                future.set_exception(error)
                 with self._lock:
                     self._results.pop(number, None)
+                future.set_exception(error)
+            else:
+                future.set_result(made)
+                self._count(number, made.nbytes)
         return future.result()
 
-    def _too_many(self) -> bool:
-        held = [each.result().nbytes for each in self._results.values() if _is_made(each)]
-        return len(self._results) > self._most or sum(held) > self._nbytes
+    def _count(self, number: int, nbytes: int) -> None:
+        """Let go of the oldest that are made, until the others fit."""
+        with self._lock:
+            self._sizes[number] = nbytes
+            self._held += nbytes
+            if self._held <= self._nbytes:
+                return
+            for oldest in [each for each in self._results if each in self._sizes]:
+                if self._held <= self._nbytes or oldest == number:
+                    break
+                self._held -= self._sizes.pop(oldest)
+                del self._results[oldest]
 
     def clear(self) -> None:
         with self._lock:
             self._results.clear()
-
-
-def _is_made(future: Future[KeySums]) -> bool:
-    return future.done() and future.exception() is None
+            self._sizes.clear()
+            self._held = 0

@@ -55,6 +55,12 @@ class Footer:
         """`schema` is what Arrow makes of the file's columns."""
         self.metadata = metadata
         self.schema = schema
+        self._first: Footer | None = None
+
+    def share(self, first: Footer) -> None:
+        """What follows from the columns is found once for files that have the same ones."""
+        if self.schema == first.schema and self.metadata.schema == first.metadata.schema:
+            self._first = first
 
     @classmethod
     def of(cls, file: pq.ParquetFile) -> Footer:
@@ -76,21 +82,32 @@ class Footer:
     @cached_property
     def _leaves(self) -> dict[str, int]:
         """Where each leaf is; a field of a struct may have the name of a column."""
+        if self._first is not None:
+            return self._first._leaves
         schema = self.metadata.schema
         return {schema.column(place).path: place for place in range(len(schema))}
 
     def sizes(self, names: Sequence[str]) -> Iterator[int]:
         """Of each row group, the uncompressed bytes of these columns, all leaves of nested ones."""
+        places = self._places(names)
+        for number in range(self.row_groups):
+            group = self.metadata.row_group(number)
+            yield sum(group.column(place).total_uncompressed_size for place in places)
+
+    def largest(self, number: int, names: Sequence[str]) -> int:
+        """The bytes of the largest of these columns in a row group, as they are in the file."""
+        group = self.metadata.row_group(number)
+        sizes = (group.column(place).total_compressed_size for place in self._places(names))
+        return max(sizes, default=0)
+
+    def _places(self, names: Sequence[str]) -> list[int]:
         whole = set(names)
         nested = tuple(f"{name}." for name in names)
-        places = [
+        return [
             place
             for path, place in self._leaves.items()
             if path in whole or path.startswith(nested)
         ]
-        for number in range(self.row_groups):
-            group = self.metadata.row_group(number)
-            yield sum(group.column(place).total_uncompressed_size for place in places)
 
     def chunk(self, group: int, name: str) -> Chunk:
         """Nothing is known of a nested column: what its leaves hold are no values of it."""
@@ -125,6 +142,8 @@ class Footer:
 
     @cached_property
     def _units(self) -> dict[str, tuple[int, int]]:
+        if self._first is not None:
+            return self._first._units
         known = {field.name: _unit(field.type) for field in self.schema}
         return {name: unit for name, unit in known.items() if unit is not None}
 

@@ -62,14 +62,19 @@ def _guessed_rows(dataframe: DataFrame) -> int | None:
     For a join Spark expects the product of both sides, and for values that come from Python the
     largest number there is. A wrong guess costs time, but nothing else.
     """
-    plan = dataframe._jdf.queryExecution().optimizedPlan()
-    leaves = plan.collectLeaves()
-    sizes = [_size(leaves.apply(number)) for number in range(leaves.size())]
-    known = [size for size in sizes if size < _ABSURD_BYTES]
-    if len(known) < len(sizes):
+    nbytes = source_bytes(dataframe)
+    if nbytes is None:
         return None
     width = max(int(dataframe._jdf.schema().defaultSize()), 1)
-    return min(_size(plan), sum(known)) // width
+    return min(_size(dataframe._jdf.queryExecution().optimizedPlan()), nbytes) // width
+
+
+def source_bytes(dataframe: DataFrame) -> int | None:
+    """What all sources of a DataFrame have together, of files their sizes; None if Spark does not
+    know."""
+    leaves = dataframe._jdf.queryExecution().optimizedPlan().collectLeaves()
+    sizes = [_size(leaves.apply(number)) for number in range(leaves.size())]
+    return None if any(size >= _ABSURD_BYTES for size in sizes) else sum(sizes)
 
 
 def _size(plan: Any) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import TaskContext
+from pyspark import SparkContext, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet import errors
@@ -28,13 +28,10 @@ _SPARK_MESSAGES = "message binary"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _SHUFFLED = "spark.sql.shuffle.partitions"
 # Of a table, so that a first part of it is small: as small as the first of several waves.
-_MANY = 40
+MANY = 40
 # A file that Spark cannot cut small enough otherwise: it counts opening one as this many bytes.
 _OPENING = 256 * 1024
-_MANY_PARTITIONS = {
-    "spark.sql.files.minPartitionNum": str(_MANY),
-    "spark.sql.files.openCostInBytes": str(_OPENING),
-}
+_LEAST_FILES, _OPENING_COST = "spark.sql.files.minPartitionNum", "spark.sql.files.openCostInBytes"
 # The first word of each line of a plan, behind the signs that draw its tree.
 _NODE = re.compile(r"[\s:+\-]*(\w+)")
 # Nodes whose rows do not depend on how those below are divided.
@@ -114,8 +111,10 @@ class Partitions(Generic[Result]):
         *,
         query: str,
         what: str,
+        many: int = MANY,
     ) -> None:
-        """`work` is given a partition's rows and number."""
+        """`work` is given a partition's rows and number. There are `many` of them, where it is for
+        Spark to say how many."""
 
         names = dataframe.columns
 
@@ -134,7 +133,7 @@ class Partitions(Generic[Result]):
         with (
             computing(what),
             named(self._spark, query=query, what=what),
-            fixed_partitions(self._spark, many=self.is_deterministic),
+            fixed_partitions(self._spark, many=many if self.is_deterministic else 0),
         ):
             self._rdd = _numbered(dataframe).mapInArrow(host, _SPARK_MESSAGES).rdd
             self.count = self._rdd.getNumPartitions()
@@ -145,13 +144,31 @@ class Partitions(Generic[Result]):
         lineage = self._rdd.toDebugString()
         return lineage is not None and b"Shuffled" in lineage
 
-    def run(self, partitions: Sequence[int], *, what: str) -> list[Result]:
-        """The results of these partitions, in any order."""
-        with computing(what), named(self._spark, query=self._query, what=what):
-            messages = self._spark.sparkContext.runJob(
+    def run(
+        self, partitions: Sequence[int], *, what: str, told: Mapping[str, str] | None = None
+    ) -> list[Result]:
+        """The results of these partitions, in any order. `told` are properties that tasks see."""
+        context = self._spark.sparkContext
+        with (
+            computing(what),
+            named(self._spark, query=self._query, what=what),
+            _told_to(context, told or {}),
+        ):
+            messages = context.runJob(
                 self._rdd, lambda rows: [row.message for row in rows], list(partitions)
             )
         return _heard(messages)
+
+
+@contextmanager
+def _told_to(context: SparkContext, properties: Mapping[str, str]) -> Iterator[None]:
+    for name, value in properties.items():
+        context.setLocalProperty(name, value)
+    try:
+        yield
+    finally:
+        for name in properties:
+            context.setLocalProperty(name, None)  # type: ignore[arg-type]
 
 
 def _numbered(dataframe: DataFrame) -> DataFrame:
@@ -166,9 +183,10 @@ def _renamed(batches: Iterator[pa.RecordBatch], names: list[str]) -> Iterator[pa
         yield batch if batch.schema.names == names else batch.rename_columns(names)
 
 
-def count_partitions(dataframe: DataFrame) -> int:
-    """How many partitions a DataFrame has for `Partitions`."""
-    with fixed_partitions(dataframe.sparkSession, many=_is_deterministic(dataframe)):
+def count_partitions(dataframe: DataFrame, *, many: int = MANY) -> int:
+    """How many partitions a DataFrame has for `Partitions`, if `many` are asked for."""
+    chosen = many if _is_deterministic(dataframe) else 0
+    with fixed_partitions(dataframe.sparkSession, many=chosen):
         # A plan of its own: the DataFrame's was made when it was first used, with other settings.
         return int(dataframe.select("*").rdd.getNumPartitions())
 
@@ -198,17 +216,18 @@ def _nodes(plan: str) -> Iterator[str]:
 
 
 @contextmanager
-def fixed_partitions(spark: SparkSession, *, many: bool) -> Iterator[None]:
+def fixed_partitions(spark: SparkSession, *, many: int) -> Iterator[None]:
     """Make Spark's plans without adaptive execution, so that their partitions are known before
-    anything runs; with `many` of them, where files or a shuffle decide how many.
+    anything runs; about so `many` of them where files or a shuffle decide, or 0 for as many as
+    Spark makes.
 
     An adaptive plan would compute its shuffles twice: to count the partitions, and to work on them.
     """
     chosen = {_ADAPTIVE: "false"}
     if many:
-        chosen |= _MANY_PARTITIONS
+        chosen |= {_LEAST_FILES: str(many), _OPENING_COST: str(_OPENING)}
         if spark.conf.get(_SHUFFLED) == _DEFAULT_SHUFFLED:
-            chosen[_SHUFFLED] = str(_MANY)
+            chosen[_SHUFFLED] = str(min(many, int(_DEFAULT_SHUFFLED)))
     before = {name: spark.conf.get(name, None) for name in chosen}
     for name, value in chosen.items():
         spark.conf.set(name, value)

@@ -61,6 +61,8 @@ class Ledger(ABC):
         """So many can be estimated in the memory there is; None if nobody has said."""
         self.partners = (1, 1)
         """The most that a row drawn at random has, and the most of any key that is known."""
+        self.block_rows = 0
+        """The most that a block of the sampled side had so far."""
 
     @abstractmethod
     def add(self, blocks: Iterable[BlockTotals], *, sampled: bool = True) -> None:
@@ -199,6 +201,7 @@ class BlockLedger(Ledger):
             strata=self._strata,
         )
         ledger.most_groups = self.most_groups
+        ledger.block_rows = self.block_rows
         ledger._centres = list(self._centres)
         # What is left is below the threshold, where one was set.
         ledger.bounds = [
@@ -224,6 +227,7 @@ class BlockLedger(Ledger):
         self._check_room()
         for block, part, codes in zip(blocks, parts, self._codes(parts), strict=True):
             stratum = self._strata[block.block]
+            self.block_rows = max(self.block_rows, block.rows)
             # What is read in any case comes before all strata, and says nothing about others.
             self.sample.add(codes, self._moments(part), rows=block.rows, stratum=stratum + 1)
             rows = np.zeros_like(part.rows) if stratum < 0 else part.rows
@@ -257,6 +261,7 @@ class PairLedger(Ledger):
 
     def read(self, side: Side, block: int, *, rows: int) -> None:
         """This block is part of the rectangle from now on."""
+        self.block_rows = max(self.block_rows, rows)
         self.rectangle.read(side, block, rows=rows)
 
     def add(self, blocks: Iterable[BlockTotals], *, sampled: bool = True) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from watersmeet.aggregates.ask.specification import Aggregate, Aggregates
+from watersmeet.aggregates.ask.specification import Aggregate, Aggregates, GroupColumn
 from watersmeet.errors import InvalidArgument
 from watersmeet.estimators.quantities import Quantity
 from watersmeet.expressions.expression import Expression
@@ -196,6 +196,21 @@ class ResolvedQuestion:
             if (sampled if group.shared else group.side) is side
         ]
 
+    def labels(self, side: Side) -> frozenset[str]:
+        """Columns of text of which only the group of each row is asked. They may come as numbers
+        with a dictionary, as files have them."""
+        join = self.join
+        if self.needs_pairs or not join.codes_decide or join.inputs[side] != join.stored(side):
+            return frozenset()
+        used = {pair[side] for pair in self.keys}
+        for each in (*self.aggregates.expressions, *filter(None, self.sides)):
+            used |= set(each.columns(side))
+        return frozenset(
+            group.column
+            for group in self.aggregates.groups
+            if group.side is side and group.column not in used and _is_text(self, group)
+        )
+
     def check(self) -> None:
         """Refuse what an outer join cannot be asked."""
         if self.how is JoinType.INNER:
@@ -223,6 +238,11 @@ class ResolvedQuestion:
 
 
 _DERIVED = ("join", "factors", "needs_pairs", "spreads")
+
+
+def _is_text(question: ResolvedQuestion, group: GroupColumn) -> bool:
+    kind = question.schemas[group.side].field(group.column).type
+    return bool(pt.is_string(kind) or pt.is_binary(kind))
 
 
 def _conjuncts(node: Node) -> list[Node]:

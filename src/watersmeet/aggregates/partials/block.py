@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from watersmeet.aggregates.partials.key_sums import (
     holds,
     kept,
 )
+from watersmeet.aggregates.partials.keys import RowKeys
 from watersmeet.aggregates.partials.sums import Sums
 from watersmeet.aggregates.partials.totals import (
     BlockTotals,
@@ -46,6 +47,8 @@ Longs = NDArray[np.int64]
 
 # Groups that are possible for each pair; with more, those that are here are found by sorting.
 _SPARSE = 4
+# Of a batch, so much fewer rows are taken out before anything is computed of them.
+_FEW_OF = 3
 
 
 class BlockAggregator:
@@ -63,24 +66,29 @@ class BlockAggregator:
     def totals(
         self,
         batches: Iterable[pa.RecordBatch],
-        entries: Sequence[KeySums],
+        entries: Sequence[KeySums] | Callable[[pa.RecordBatch], Sequence[KeySums]],
         *,
         block: int,
         rows: int,
         sketched: bool = False,
     ) -> BlockTotals:
-        """Totals of a block of `rows` rows with all the entries that it can meet."""
+        """Totals of a block of `rows` rows with all the entries that it can meet, or that each
+        batch of it can meet."""
         notes = [ValueStats(sketched=sketched) for _ in self.question.aggregates.expressions]
         parts: list[GroupTotals] = []
-        met = 1
+        met = there = 1
         for batch in batches:
             batch = kept(batch, self.question, self.sampled)
             if len(batch):
                 passing = _Batch(self, batch, notes)
-                parts += passing.met(entries)
+                others = entries(batch) if callable(entries) else entries
+                parts += passing.met(others)
                 met = max(met, passing.partners)
+                if sketched and callable(entries):
+                    there = max(there, max((each.partners for each in others), default=1))
         traits = tuple(note.traits() for note in notes)
-        there = max((each.partners for each in entries), default=1) if sketched else 1
+        if sketched and not callable(entries):
+            there = max((each.partners for each in entries), default=1)
         return BlockTotals(block, rows, together(parts, self.question), traits, (met, there))
 
 
@@ -93,25 +101,17 @@ class _Batch:
         self._meeting = meeting
         self._question = question = meeting.question
         self._side = side = meeting.sampled
-        encoded = question.join.encode(side, batch)
-        self._rows = encoded.rows
-        self._hashes = encoded.codes
-        has_all = encoded.valid is None or bool(encoded.valid.all())
-        self._valid = None if has_all else encoded.valid
+        self._keys = RowKeys.of(question.join, side, batch)
+        self._rows = self._keys.rows
+        self._valid = self._keys.valid
         self._groups = Groups.of([self._rows.column(name) for name in meeting.mine])
-        self._factors: list[Numbers | None] = []
+        self._all_factors: list[Numbers | None] | None = None
         self._notes = notes
         self.partners = 1
         """The most that a row has been met with so far."""
 
     def met(self, entries: Sequence[KeySums]) -> Iterator[GroupTotals]:
         """Totals with each of the entries, and of rows that are in the result without any."""
-        try:
-            self._factors = factor_values(self._rows, self._question, self._side)
-        except ArithmeticFailed:
-            # SQL computes it for joined rows only, so the others cannot make it fail.
-            active = self._joined(entries)
-            self._factors = factor_values(self._rows, self._question, self._side, active=active)
         how = self._question.how
         partnered = np.zeros(len(self._rows), np.bool_)
         for each in entries:
@@ -119,11 +119,29 @@ class _Batch:
                 if how is not JoinType.INNER:
                     partnered[slice(None) if rows is None else rows] = True
                 if how.emits_pairs:
-                    yield self._part(_Pairs(rows, each, found))
+                    factors = self._factors(rows, entries)
+                    yield self._part(_Pairs(rows, each, found), factors)
         if how is not JoinType.INNER:
             alone = np.flatnonzero(partnered if how is JoinType.SEMI else ~partnered)
             if len(alone):
-                yield self._part(_Pairs(alone, None, alone))
+                factors = self._factors(alone, entries)
+                yield self._part(_Pairs(alone, None, alone), factors)
+
+    def _factors(self, rows: Positions | None, entries: Sequence[KeySums]) -> list[Numbers | None]:
+        """What these rows give to each expression; of few rows nothing else is computed."""
+        question, side = self._question, self._side
+        if self._all_factors is None:
+            if rows is not None and _FEW_OF * len(rows) < len(self._rows):
+                return factor_values(self._rows, question, side, only=rows)
+            try:
+                self._all_factors = factor_values(self._rows, question, side)
+            except ArithmeticFailed:
+                # SQL computes it for joined rows only, so the others cannot make it fail.
+                active = self._joined(entries)
+                self._all_factors = factor_values(self._rows, question, side, active=active)
+        if rows is None:
+            return self._all_factors
+        return [None if each is None else each.taken(rows) for each in self._all_factors]
 
     def _joined(self, entries: Sequence[KeySums]) -> NDArray[np.bool_]:
         """The rows that are in the result."""
@@ -138,7 +156,7 @@ class _Batch:
 
     def _pairs(self, entries: KeySums) -> Iterator[tuple[Positions | None, Positions]]:
         """Rows and entries that truly belong together."""
-        for rows, found in entries.meet(self._hashes):
+        for rows, found in entries.meet(self._keys):
             for mask in (
                 self._valid if rows is None or self._valid is None else self._valid[rows],
                 self._equal,
@@ -192,7 +210,7 @@ class _Batch:
         found = pa.array(pairs.found)
         return mine | {name: values.take(found) for name, values in theirs.items()}
 
-    def _part(self, pairs: _Pairs) -> GroupTotals:
+    def _part(self, pairs: _Pairs, factors: Sequence[Numbers | None]) -> GroupTotals:
         codes, groups, size = self._codes(pairs)
         weights = pairs.weights
         self.partners = max(self.partners, pairs.partners)
@@ -204,7 +222,7 @@ class _Batch:
             total = np.bincount(codes, weights, minlength=size).astype(np.int64)
         rows = pairs.rows_in(codes, size)
         sums = tuple(
-            self._sum(number, pairs, codes, size)
+            self._sum(number, pairs, factors[number], codes, size)
             for number in range(len(self._question.aggregates.expressions))
         )
         return GroupTotals(groups, total, rows, sums)
@@ -243,15 +261,15 @@ class _Batch:
         groups = pairs.entries.groups
         return (None if groups.codes is None else groups.codes[pairs.found]), groups
 
-    def _sum(self, number: int, pairs: _Pairs, codes: Positions | None, size: int) -> Sums:
+    def _sum(
+        self, number: int, pairs: _Pairs, mine: Numbers | None,
+        codes: Positions | None, size: int,
+    ) -> Sums:  # fmt: skip
         factors = self._question.factors[number]
         factor = None if pairs.entries is None else pairs.entries.factors[number]
-        mine = self._factors[number]
         if factors is None or (factor is None and factors[self._side.other] is not None):
             expression = self._question.aggregates.expressions[number]
             mine = expression.evaluate(self._gathered(pairs, expression), len(pairs))
-        elif mine is not None and pairs.rows is not None:
-            mine = mine.taken(pairs.rows)
         if factor is None:
             assert mine is not None
             self._notes[number].take(mine)

@@ -1,6 +1,6 @@
 """Rows of the side that is kept, on their way to become entries.
 
-A batch is reduced as soon as it comes: of each row its hash, the number of its group and its
+A batch is reduced as soon as it comes: of each row its key, the number of its group and its
 factors stay. Whole rows stay only where pairs must be seen. What there is is counted on the way, so
 that a side that is larger than its files promised is noticed before memory is full.
 """
@@ -20,22 +20,21 @@ from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.partials.groups import Groups
 from watersmeet.aggregates.partials.key_sums import (
     Factor,
-    Hashes,
     KeySums,
     Positions,
     factor_values,
     kept,
     one_batch,
 )
+from watersmeet.aggregates.partials.keys import Codes, RowKeys, indexed
 from watersmeet.aggregates.partials.sums import Sums, extremes_of
 from watersmeet.expressions.numbers import ArithmeticFailed, Numbers
-from watersmeet.kernels import lookup
 from watersmeet.model import Side
 from watersmeet.rows.address import Rows
 from watersmeet.rows.batch import BatchRows
+from watersmeet.rows.keys import CodeKeys
 from watersmeet.words import megabytes
 
-_FEWEST_SLOTS = 1024
 # Of a row while entries are built: its hash, twice for a moment, its slots (twice as many as keys,
 # and up to twice that), number and distinct hash, and five words to find rows of one key and group.
 _ROW_BYTES = 2 * 8 + 16 + 2 * 8 + 5 * 8
@@ -98,7 +97,7 @@ def make_key_sums(
 class Piece:
     """What stays of one batch."""
 
-    hashes: Hashes
+    keys: Codes
     groups: Groups
     is_common: bool
     """Whether the groups have the gathering's own numbers."""
@@ -126,11 +125,8 @@ class Gathering:
 
     def piece(self, batch: pa.RecordBatch) -> Piece:
         question, side = self._question, self._side
-        encoded = question.join.encode(side, kept(batch, question, side))
-        hashes, rows = encoded.codes, encoded.rows
-        if encoded.valid is not None and not encoded.valid.all():
-            hashes = hashes[encoded.valid]
-            rows = rows.filter(pa.array(encoded.valid))
+        keys = RowKeys.of(question.join, side, kept(batch, question, side)).with_keys()
+        rows = keys.rows
         groups = Groups.of([rows.column(name) for name in self._names])
         values: list[Numbers | None] = [None] * len(question.factors)
         try:
@@ -140,8 +136,8 @@ class Gathering:
                 raise
         groups, is_common = self._common(groups)
         own = 0 if is_common else 2 * sum(column.nbytes for column in groups.values)
-        self._count(len(hashes), own, values, rows)
-        return Piece(hashes, groups, is_common, values, rows if self._seen else None)
+        self._count(len(rows), own, values, rows)
+        return Piece(keys.codes, groups, is_common, values, rows if self._seen else None)
 
     def _common(self, groups: Groups) -> tuple[Groups, bool]:
         """Numbers that all pieces share, as long as there are few: long texts are there once."""
@@ -209,12 +205,12 @@ class Gathering:
         """All of them as one. Each array is put together and its parts let go before the next."""
         question, side = self._question, self._side
         found = list(pieces) or [self.piece(one_batch([], question.schemas[side]))]
-        hashes = np.concatenate([piece.hashes for piece in found])
-        slots = np.full(_slots(len(hashes)), -1, np.int32)
-        distinct = np.empty(len(hashes), np.uint64)
-        numbers = np.empty(len(hashes), np.int64)
-        count = lookup.number(hashes, slots, distinct, numbers, 0)
-        del hashes
+        keys = np.concatenate([piece.keys for piece in found])
+        plain = isinstance(question.join.equal.codec, CodeKeys)
+        # With little memory there is none to spare for keys that are not there.
+        index, numbers = indexed(keys, plain=plain, room=2 * portion)
+        count = len(index)
+        del keys
         groups = self._one_numbering(found)
         columns = zip(*(piece.values for piece in found), strict=True)
         values = [_one_column(column) for column in columns]
@@ -225,15 +221,13 @@ class Gathering:
         del found
         if count == len(numbers):
             factors = tuple(None if value is None else _alone(value) for value in values)
-            return KeySums(slots, distinct, None, None, groups, factors, rows, portion)
-        distinct = distinct[:count].copy()
+            return KeySums(index, None, None, groups, factors, rows, portion)
         members = None if self._alone else _merge(numbers, groups, rows, question, side)
         if members is None:
             order = np.argsort(numbers, kind="stable")
             starts: Positions | None = np.searchsorted(numbers[order], np.arange(count + 1))
             return KeySums(
-                slots,
-                distinct,
+                index,
                 starts,
                 None,
                 _ordered(groups, order),
@@ -247,8 +241,7 @@ class Gathering:
         if len(firsts) > count:
             starts = np.searchsorted(owners, np.arange(count + 1))
         return KeySums(
-            slots=slots,
-            distinct=distinct,
+            index=index,
             starts=starts,
             weights=np.bincount(codes, minlength=len(firsts)),
             groups=_ordered(groups, firsts),
@@ -319,10 +312,3 @@ def _ordered(groups: Groups, order: Positions) -> Groups:
     if groups.codes is None:
         return groups
     return Groups(groups.codes[order], groups.values, groups.count)
-
-
-def _slots(rows: int) -> int:
-    size = _FEWEST_SLOTS
-    while size < 2 * rows:
-        size *= 2
-    return size

@@ -60,7 +60,7 @@ class Groups:
 def _encode(column: pa.Array) -> tuple[Codes, pa.Array]:
     """Numbers of a column's values in the order in which they come, and the values."""
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+        return _encode_numbered(column)
     if column.type in _WIDENED or pa.types.is_decimal(column.type):
         # Arrow numbers no values of its short floats and decimals.
         column = column.cast(spark_type(column.type))
@@ -72,3 +72,14 @@ def _encode(column: pa.Array) -> tuple[Codes, pa.Array]:
             column = pc.if_else(pc.is_nan(column), pa.scalar(math.nan, column.type), column)
     encoded = column.dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
+
+
+def _encode_numbered(column: pa.DictionaryArray) -> tuple[Codes, pa.Array]:
+    """The same of values that have numbers: only those of the dictionary are compared. Some of
+    them may be no row's."""
+    values = column.dictionary
+    if column.null_count:
+        values = pa.concat_arrays([values, pa.nulls(1, values.type)])
+    codes, distinct = _encode(values)
+    rows = column.indices.fill_null(len(values) - 1) if column.null_count else column.indices
+    return codes[rows.to_numpy(zero_copy_only=False)], distinct

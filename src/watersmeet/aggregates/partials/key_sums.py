@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 from watersmeet.aggregates.allowance import MOST_PAIRS
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.partials.groups import Groups
+from watersmeet.aggregates.partials.keys import Index, RowKeys
 from watersmeet.expressions.numbers import Bounds, Mask, Numbers
-from watersmeet.kernels import lookup
 from watersmeet.model import Side
 
 Positions = NDArray[np.int64]
-Hashes = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -62,16 +61,15 @@ class Factor:
 
 @dataclass(frozen=True)
 class KeySums:
-    """Entries of distinct keys, found by hash.
+    """Entries of distinct keys.
 
-    Those of hash number c are starts[c] to starts[c + 1], or c alone if `starts` is None.
+    Those of key number c are starts[c] to starts[c + 1], or c alone if `starts` is None.
     `weights` is how many rows each stands for, None if one. `rows` has a row for each entry, and
     is None where hashes decide whether keys are equal and no pair must be seen. `portion` is how
     many pairs are looked at together; a row may have a million partners.
     """
 
-    slots: NDArray[np.int32]
-    distinct: Hashes
+    index: Index
     starts: Positions | None
     weights: NDArray[np.int64] | None
     groups: Groups
@@ -80,7 +78,7 @@ class KeySums:
     portion: int = MOST_PAIRS
 
     def __len__(self) -> int:
-        return len(self.distinct) if self.starts is None else int(self.starts[-1])
+        return len(self.index) if self.starts is None else int(self.starts[-1])
 
     @cached_property
     def partners(self) -> int:
@@ -94,7 +92,7 @@ class KeySums:
 
     @property
     def nbytes(self) -> int:
-        held = self.slots.nbytes + self.distinct.nbytes
+        held = self.index.nbytes
         for array in (self.starts, self.weights, self.groups.codes, self.rows, *self.groups.values):
             held += 0 if array is None else array.nbytes
         for factor in self.factors:
@@ -105,19 +103,15 @@ class KeySums:
                     held += 0 if extreme is factor.sums else extreme.values.nbytes
         return held
 
-    def meet(self, hashes: Hashes) -> Iterator[tuple[Positions | None, Positions]]:
+    def meet(self, keys: RowKeys) -> Iterator[tuple[Positions | None, Positions]]:
         """Rows with an entry of equal hash, and the entry of each, some at a time.
 
         None instead of rows says that they are all the rows, in order.
         """
-        numbers = np.empty(len(hashes), np.int64)
-        lookup.find(hashes, self.slots, self.distinct, numbers)
-        rows = np.flatnonzero(numbers >= 0)
-        if len(rows) < len(hashes):
-            numbers = numbers[rows]
+        rows, numbers = self.index.find(keys)
         if self.starts is None:
             if len(rows):
-                yield (None if len(rows) == len(hashes) else rows), numbers
+                yield (None if len(rows) == len(keys.codes) else rows), numbers
             return
         counts = self.starts[numbers + 1] - self.starts[numbers]
         ends = np.cumsum(counts)
@@ -145,14 +139,26 @@ class KeySums:
 
 
 def factor_values(
-    rows: pa.RecordBatch, question: ResolvedQuestion, side: Side, *, active: Mask | None = None
+    rows: pa.RecordBatch,
+    question: ResolvedQuestion,
+    side: Side,
+    *,
+    active: Mask | None = None,
+    only: Positions | None = None,
 ) -> list[Numbers | None]:
-    """What one side gives to each expression; where `active` is false it cannot fail."""
+    """What one side gives to each expression, of all rows or `only` of these; where `active` is
+    false it cannot fail."""
     columns = columns_of(rows, question, side)
+    if only is not None:
+        known = [factors[side] for factors in question.factors if factors is not None]
+        needed = {name for each in known if each is not None for name in each.columns(side)}
+        index = pa.array(only)
+        columns = {key: columns[key].take(index) for key in columns if key[1] in needed}
+    count = len(rows) if only is None else len(only)
     values: list[Numbers | None] = []
     for factors in question.factors:
         factor = None if factors is None else factors[side]
-        value = None if factor is None else factor.evaluate(columns, len(rows), active=active)
+        value = None if factor is None else factor.evaluate(columns, count, active=active)
         values.append(value)
     return values
 

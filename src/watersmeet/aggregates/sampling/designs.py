@@ -99,6 +99,16 @@ class Ranges(_OneSide):
 
 
 @dataclass(frozen=True)
+class FoundRanges(Ranges):
+    """The same where nobody knows before which keys a block has: its rows are looked at first."""
+
+    def memory_in_words(self, tables: Tables, plan: ReadPlan) -> str:
+        other = tables[plan.other]
+        largest = max(block.rows for block in other.blocks) * other.key_sum_bytes
+        return f"about {size_text(largest)} for each block of the other side that holds its keys"
+
+
+@dataclass(frozen=True)
 class Complete(_OneSide):
     """The other side fits in memory, and is read first."""
 
@@ -153,5 +163,6 @@ def _held(table: Table, blocks: tuple[int, ...]) -> int:
     return sum(table.blocks[block].rows for block in blocks) * table.key_sum_bytes
 
 
-RANGES, COMPLETE, RIPPLE = Ranges(), Complete(), Ripple()
+RANGES, FOUND_RANGES, COMPLETE, RIPPLE = Ranges(), FoundRanges(), Complete(), Ripple()
 DESIGNS: tuple[Design, ...] = (RANGES, COMPLETE, RIPPLE)
+"""Those of tables of whose blocks something is known; `FOUND_RANGES` is for others."""

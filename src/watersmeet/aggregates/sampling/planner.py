@@ -8,6 +8,8 @@ order:
 ranges    both tables are clustered on the key: with a block, read just those blocks of the other
           side whose keys lie in its range (universe sampling, a range of keys at a time)
 complete  the smaller side fits in memory: read it first, then blocks of the larger
+ranges    it does not, and is clustered on the key, and of the other nobody knows: see whether its
+          blocks are, and read those of the smaller side that hold their keys
 ripple    neither: blocks of both, and every pair of them is joined
 """
 
@@ -19,7 +21,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from watersmeet.aggregates.sampling.designs import COMPLETE, RANGES, RIPPLE
+from watersmeet.aggregates.sampling.designs import COMPLETE, FOUND_RANGES, RANGES, RIPPLE
 from watersmeet.aggregates.sampling.draw import divided
 from watersmeet.aggregates.sampling.passing import passing
 from watersmeet.aggregates.sampling.plan import Block, ReadPlan, Table
@@ -117,6 +119,17 @@ def _plan(
                 reason=f"the {sampled.other.name.lower()} side fits in memory "
                 f"({megabytes(other.held)} of {megabytes(memory)}) and is read first",
             )
+    for sampled in sorted(allowed, key=lambda side: side is not larger):
+        if alike and _can_look_for_keys(tables[sampled], tables[sampled.other], memory):
+            return ReadPlan(
+                design=FOUND_RANGES,
+                sampled=sampled,
+                orders=_orders(tables, [sampled], seed=seed),
+                needs=None,
+                reason=f"the {sampled.other.name.lower()} side is clustered on the key, so a block "
+                f"of the {sampled.name.lower()} side is read with the blocks that hold its keys, "
+                "once it is seen which those are",
+            )
     if how is not JoinType.INNER:
         kept = " or ".join(side.name.lower() for side in allowed)
         raise InvalidArgument(
@@ -135,6 +148,14 @@ def _plan(
         f"{megabytes(memory)} allowed) and they are not both clustered on the key",
         objection=_objection(tables),
     )
+
+
+def _can_look_for_keys(sampled: Table, other: Table, memory: int) -> bool:
+    """Whether rows of a table of which no file tells anything can be joined with just those blocks
+    of the other that hold their keys."""
+    if sampled.counted or other.clustering is None or other.clustering > _MOST_SHARE:
+        return False
+    return max(block.rows for block in other.blocks) * other.key_sum_bytes <= memory // 2
 
 
 def _objection(tables: tuple[Table, Table]) -> str:

@@ -31,14 +31,11 @@ from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
 from watersmeet.spark.aggregates.char import check_char_columns
 from watersmeet.spark.aggregates.engine import Blocks, ClusterEngine, Given, RippleEngine
 from watersmeet.spark.cluster import TaskSlots
-from watersmeet.spark.frames import check_dataframe, estimated_rows
-from watersmeet.spark.jobs import count_partitions
+from watersmeet.spark.frames import check_dataframe
 from watersmeet.spark.keys import compared, named_keys
 from watersmeet.spark.scans.relation import PlainScan, arrow_schema, open_relation
 from watersmeet.spark.sql import quoted
 from watersmeet.spark.storage import RunStorage, check_storage
-
-_UNKNOWN_ROWS = 1 << 20
 
 
 def aggregate(
@@ -225,11 +222,7 @@ def _blocks(dataframe: DataFrame, argument: str) -> Blocks:
     relation = open_relation(dataframe, argument=argument)
     if isinstance(relation, PlainScan):
         return PlainBlocks.of(relation)
-    partitions = count_partitions(dataframe)
-    rows = estimated_rows(relation)
-    if rows is None:
-        rows = _UNKNOWN_ROWS * partitions
-    return PartitionBlocks(relation, partitions, rows)
+    return PartitionBlocks.of(relation)
 
 
 def _table(source: Blocks, question: ResolvedQuestion, side: Side) -> Table:

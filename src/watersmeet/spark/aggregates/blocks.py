@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from watersmeet.aggregates.sampling.facts import ColumnFacts
 from watersmeet.aggregates.sampling.plan import Block
 from watersmeet.aggregates.sampling.planner import pieces
+from watersmeet.errors import InputChanged
+from watersmeet.parquet.footers import Footer
+from watersmeet.spark.frames import estimated_rows, source_bytes
+from watersmeet.spark.jobs import Partitions, count_partitions
 from watersmeet.spark.scans.ranges import facts_of, ranges_of
 from watersmeet.spark.scans.relation import StagedRows
 from watersmeet.spark.scans.scan import PlainScan, Split
@@ -20,6 +28,17 @@ _MOST_ROWS = 1 << 20
 # Before it is known how wide rows are.
 _FIRST_ROWS = 2048
 _UNSEEN_WIDTH = 64
+# Of a DataFrame that is no plain scan, while Spark does not say better.
+_UNKNOWN_ROWS = 1 << 20
+# A partition of so many bytes of text takes Spark about a tenth of a second, and starting its task
+# a tenth of that.
+_PARTITION_BYTES = 4 * 2**20
+# There is an estimate before the last from 54 blocks on.
+_FEWEST_PARTITIONS, _MOST_PARTITIONS = 64, 1024
+# With few of them in a partition, one more or less would be most of how partitions differ.
+_GROUPS_EACH = 3
+
+Result = TypeVar("Result")
 # What this process has learnt about the rows of files.
 _widths: dict[tuple[str, ...], float] = {}
 
@@ -42,6 +61,14 @@ class PlainBlocks:
             for part, start, stop in pieces([group.rows for group in groups])
         ]
         return cls(scan, tuple(splits))
+
+    def whole(self) -> tuple[PlainBlocks, list[int]]:
+        """The same in whole row groups, and in which of those each block is."""
+        groups = [(split.file, split.row_group) for split in self.splits]
+        numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+        ends = dict(zip(groups, (split.stop for split in self.splits), strict=True))
+        splits = tuple(Split(*group, 0, ends[group]) for group in numbers)
+        return PlainBlocks(self.scan, splits), [numbers[group] for group in groups]
 
     def describe(self, key: str) -> tuple[Block, ...]:
         """All blocks, with what the key lies between in each where the footers say so."""
@@ -118,14 +145,65 @@ class PlainBlocks:
 
 @dataclass(frozen=True)
 class PartitionBlocks:
-    """Partitions of any other DataFrame, which Spark computes one by one when asked for them."""
+    """Partitions of any other DataFrame, which Spark computes one by one when asked for them.
+
+    Each is computed as a whole and in a random order, and its total is one draw from the totals of
+    all: what a block of a plain scan is. `many` are asked for, `partitions` is what Spark made.
+    """
 
     relation: StagedRows
     partitions: int
+    many: int
     rows: int
+
+    @classmethod
+    def of(cls, relation: StagedRows) -> PartitionBlocks:
+        dataframe = relation.dataframe
+        many = _wanted(dataframe)
+        partitions = count_partitions(dataframe, many=many)
+        rows = estimated_rows(relation)
+        return cls(relation, partitions, many, _UNKNOWN_ROWS * partitions if rows is None else rows)
 
     def describe(self) -> tuple[Block, ...]:
         """How many rows a partition has is known once it has been computed; this is a guess."""
         each = max(self.rows // max(self.partitions, 1), 1)
         width = 8 * len(self.relation.schema)
         return tuple(Block(each, each * width) for _ in range(self.partitions))
+
+    def open(
+        self, work: Callable[[Iterator[pa.RecordBatch], int], Result], *, query: str, what: str
+    ) -> Partitions[Result]:
+        """The partitions that were counted, for `work` on some of them at a time."""
+        opened = Partitions(self.relation.dataframe, work, query=query, what=what, many=self.many)
+        if opened.count != self.partitions:
+            # Of those that nobody knew of when the order was drawn, none would ever be read.
+            raise InputChanged(
+                f"A DataFrame had {self.partitions:,} partitions when the aggregate was asked for, "
+                f"and has {opened.count:,} now.",
+                remedy="Run the aggregate again, with files and settings that stay as they are.",
+            )
+        return opened
+
+
+def _wanted(dataframe: DataFrame) -> int:
+    """So many partitions that a first look is short and no single one decides an answer, but not
+    so many that starting their tasks takes longer than their work."""
+    nbytes = source_bytes(dataframe) or 0
+    each = max(_PARTITION_BYTES, _GROUPS_EACH * _row_group_bytes(dataframe))
+    return min(max(nbytes // each, _FEWEST_PARTITIONS), _MOST_PARTITIONS)
+
+
+def _row_group_bytes(dataframe: DataFrame) -> int:
+    """Of Parquet files, about what a row group takes: Spark cuts them where it likes, but a row
+    group is in one partition, and partitions that are smaller than one have no rows. 0 of others.
+    """
+    files = dataframe._jdf.inputFiles()
+    sizes = []
+    for place in {0, len(files) - 1} if len(files) else ():
+        path = unquote(urlparse(files[place]).path)
+        try:
+            footer = Footer.read(path)
+        except (OSError, pa.ArrowException):
+            return 0  # Of another format, or not on this machine.
+        sizes.append(Path(path).stat().st_size // max(footer.row_groups, 1))
+    return max(sizes, default=0)

@@ -14,7 +14,9 @@ from pyspark.sql import SparkSession
 from watersmeet.aggregates.allowance import Allowance, SideTooLarge
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.partials.gathering import key_sum_bytes
+from watersmeet.aggregates.partials.summing import Summing
 from watersmeet.aggregates.partials.totals import BlockTotals
+from watersmeet.aggregates.sampling.designs import FOUND_RANGES
 from watersmeet.aggregates.sampling.engine import shares
 from watersmeet.aggregates.sampling.looks import Look
 from watersmeet.aggregates.sampling.plan import ReadPlan, Table
@@ -22,7 +24,14 @@ from watersmeet.aggregates.sampling.ripple import Rectangle, RippleWork, Scanned
 from watersmeet.model import Side
 from watersmeet.rows.rebatched import rebatched
 from watersmeet.spark.aggregates.blocks import PartitionBlocks, PlainBlocks
-from watersmeet.spark.aggregates.tasks import OtherSide, Work, met, read_blocks, read_partition
+from watersmeet.spark.aggregates.tasks import (
+    FIRST,
+    OtherSide,
+    Work,
+    met,
+    read_blocks,
+    read_partition,
+)
 from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.jobs import Partitions, Record, cancel, run_over, run_tasks
 from watersmeet.spark.storage import RunStorage
@@ -33,6 +42,8 @@ Blocks = PlainBlocks | PartitionBlocks
 _STAGED_ROWS = 1 << 18
 # Of a look, for each core: one that comes late should not be waited for long.
 _TASKS_EACH = 3
+# Partitions whose totals are at the driver before they are added up.
+_TOGETHER = 256
 
 
 @dataclass(frozen=True)
@@ -93,13 +104,24 @@ class ClusterEngine(_Jobs):
         super().__init__(given, plan)
         source = given.sources[plan.other]
         plain = source if isinstance(source, PlainBlocks) else None
+        needs, ranges = plan.needs, None
+        if plain is not None and (needs is not None or plan.design is FOUND_RANGES):
+            # Footers speak of whole row groups: who needs a piece of one needs all of it.
+            plain, places = plain.whole()
+            if needs is not None:
+                needs = tuple(tuple(sorted({places[block] for block in each})) for each in needs)
+            else:
+                keys = (block.keys for block in given.tables[plan.other].blocks)
+                by_group = dict(zip(places, keys, strict=True))
+                ranges = tuple(each for each in by_group.values() if each is not None)
         self._work = Work(
             given.query,
             given.question,
             plan.sampled,
             OtherSide(given.question.schemas[plan.other], plain),
-            plan.needs,
+            needs,
             given.allowance.share(),
+            ranges,
         )
         self._partitions: Partitions[list[BlockTotals]] | None = None
 
@@ -119,11 +141,26 @@ class ClusterEngine(_Jobs):
                 what=f"look {self._looks}",
             )
         else:
-            word = self._plan.sampled.name.lower()
-            found = self._partitions_of(source).run(
-                blocks, what=f"look {self._looks}, rows of the {word} side"
-            )
+            return self._partition_totals(source, look)
         return list(chain.from_iterable(found))
+
+    def _partition_totals(self, source: PartitionBlocks, look: Look) -> list[BlockTotals]:
+        """Of the last look, which may be of a thousand partitions, not all are here at once."""
+        partitions, blocks = self._partitions_of(source), look.blocks[self._plan.sampled]
+        what = f"look {self._looks}, rows of the {self._plan.sampled.name.lower()} side"
+        # Whether rows follow the key shows in the first look, when another design may still be
+        # chosen; later ones are slower where they do not.
+        told = {FIRST: "1"} if self._looks == 1 else {}
+        if not look.last:
+            return list(chain.from_iterable(partitions.run(blocks, what=what, told=told)))
+        most = self._allowance.groups(self._allowance.entries // 2)
+        summing = Summing(self._question, most=most, apart=False)
+        for start in range(0, len(blocks), _TOGETHER):
+            some = blocks[start : start + _TOGETHER]
+            for found in partitions.run(some, what=what, told=told):
+                for totals in found:
+                    summing.add(totals)
+        return summing.totals()
 
     def narrowed(self, question: ResolvedQuestion) -> Self:
         engine = copy(self)
@@ -141,8 +178,7 @@ class ClusterEngine(_Jobs):
     def _partitions_of(self, source: PartitionBlocks) -> Partitions[list[BlockTotals]]:
         if self._partitions is None:
             work = self._work
-            self._partitions = Partitions(
-                source.relation.dataframe,
+            self._partitions = source.open(
                 lambda batches, number: read_partition(batches, number, work),
                 query=self._query,
                 what="what comes before the sampled side",
@@ -220,8 +256,7 @@ class RippleEngine(_Jobs):
         else:
             schema = self._question.schemas[side]
             if side not in self._partitions:
-                self._partitions[side] = Partitions(
-                    source.relation.dataframe,
+                self._partitions[side] = source.open(
                     lambda batches, block: work.scan(
                         side, block, (batch.cast(schema) for batch in batches)
                     ).describe(),

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import overload
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+from pyspark import TaskContext
 
-from watersmeet.aggregates.allowance import Allowance
+from watersmeet.aggregates.allowance import Allowance, SideTooLarge
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.partials.block import BlockAggregator
 from watersmeet.aggregates.partials.gathering import make_key_sums
@@ -17,12 +21,17 @@ from watersmeet.aggregates.partials.summing import Summing
 from watersmeet.aggregates.partials.totals import BlockTotals
 from watersmeet.aggregates.sampling.ripple import Rectangle, RippleWork
 from watersmeet.model import Side
+from watersmeet.parquet.footers import Range
 from watersmeet.spark import cache
 from watersmeet.spark.aggregates.blocks import PlainBlocks
 from watersmeet.store.exchange import ExchangeDir, Sections
 
-# Blocks of the other side that a task keeps: its own are sorted by key, so neighbours share them.
-_KEPT = 4
+# A batch may need so many row groups of the other side, or so large a part of them, and still be
+# joined with them alone.
+_MOST_NEEDED = 8
+_MOST_SHARE = 0.2
+FIRST = "watersmeet.first"
+"""A local property of Spark's jobs: set where rows that do not follow the key are reported."""
 
 
 @dataclass(frozen=True)
@@ -58,39 +67,61 @@ class Work:
     sampled: Side
     other: OtherSide
     needs: tuple[tuple[int, ...], ...] | None
+    """Of each block, the blocks of the other side that hold its keys."""
     allowance: Allowance
     """Of one task."""
+    ranges: tuple[Range, ...] | None = None
+    """What the keys lie between in each block of the other side, if rows look there for theirs."""
 
-    def entries(self, block: int, kept: OrderedDict[int, KeySums]) -> Sequence[KeySums]:
+    def entries(self, block: int) -> Sequence[KeySums]:
         """All that a block can meet."""
-        if self.needs is None:
-            # The other side as a whole, made once by each worker.
-            most = self.allowance.entries
-            made = cache.kept((self.query, 0, 0), lambda: self._entries(self.other.all, most=most))
-            return [made]
-        found = []
-        for needed in self.needs[block]:
-            if needed not in kept:
-                kept[needed] = self._needed(needed)
-                while len(kept) > 1 and self._too_many(kept):
-                    kept.popitem(last=False)
-            else:
-                kept.move_to_end(needed)
-            found.append(kept[needed])
-        return found
+        if self.needs is not None:
+            return Needed(self, self.needs[block])
+        # The other side as a whole, made once by each worker.
+        most = self.allowance.entries
+        return [cache.kept((self.query, 0, 0), lambda: self._entries(self.other.all, most=most))]
+
+    def entries_for(self, batch: pa.RecordBatch) -> Sequence[KeySums]:
+        """All that rows can meet whose keys have been seen."""
+        assert self.ranges is not None
+        key = self.question.keys[0][self.sampled]
+        ends = pc.min_max(_whole_numbers(batch.column(batch.schema.get_field_index(key))))
+        least, most = ends["min"].as_py(), ends["max"].as_py()
+        if least is None:
+            return []
+        needed = [n for n, (low, high) in enumerate(self.ranges) if low <= most and least <= high]
+        if len(needed) > max(_MOST_NEEDED, _MOST_SHARE * len(self.ranges)) and _is_first():
+            word = self.sampled.name.lower()
+            raise SideTooLarge(
+                f"Rows of the {word} side do not follow the key, so that some of them together "
+                "meet most of the other side, which does not fit in memory.",
+                remedy="Give more memory, or sort that side by its key.",
+            )
+        return Needed(self, needed)
+
+    def needed(self, block: int) -> KeySums:
+        """A block of the other side. This worker may have it from another look; it keeps as many
+        as its share of the memory allows."""
+        kept: OrderedDict[int, KeySums] = cache.kept((self.query, 1, 0), OrderedDict)
+        if block in kept:
+            kept.move_to_end(block)
+        else:
+            kept[block] = self._block_entries(block)
+            while len(kept) > 1 and self._too_many(kept):
+                kept.popitem(last=False)
+        return kept[block]
 
     def most_groups(self) -> int:
         """Bytes of totals: what is told of them to the driver takes three times as much."""
         return self.allowance.groups(self.allowance.entries // 2) // 3
 
-    def _needed(self, block: int) -> KeySums:
+    def _block_entries(self, block: int) -> KeySums:
         plain = self.other.plain
         assert plain is not None
         return self._entries(lambda nbytes: plain.rows_of(plain.splits[block], nbytes))
 
     def _too_many(self, kept: OrderedDict[int, KeySums]) -> bool:
-        held = sum(entries.nbytes for entries in kept.values())
-        return len(kept) > _KEPT or held > self.allowance.entries // 2
+        return sum(entries.nbytes for entries in kept.values()) > self.allowance.entries // 2
 
     def _entries(
         self, read: Callable[[int], Iterator[pa.RecordBatch]], *, most: int | None = None
@@ -106,12 +137,33 @@ class Work:
         )
 
 
+class Needed(Sequence[KeySums]):
+    """Blocks of the other side, each made when it is looked at."""
+
+    def __init__(self, work: Work, blocks: Sequence[int]) -> None:
+        self._work = work
+        self._blocks = blocks
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    @overload
+    def __getitem__(self, place: int) -> KeySums: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[KeySums]: ...
+
+    def __getitem__(self, place: int | slice) -> KeySums | Sequence[KeySums]:
+        if isinstance(place, slice):
+            return Needed(self._work, self._blocks[place])
+        return self._work.needed(self._blocks[place])
+
+
 def read_blocks(
     blocks: Sequence[int], work: Work, plain: PlainBlocks, *, last: bool
 ) -> list[BlockTotals]:
     """The totals of some blocks; of the last look, all in one."""
     meeting = BlockAggregator(work.question, sampled=work.sampled)
-    kept: OrderedDict[int, KeySums] = OrderedDict()
     if last:
         units = list(plain.bundles(blocks))
     else:
@@ -120,7 +172,7 @@ def read_blocks(
     for block, split in units:
         totals = meeting.totals(
             plain.rows_of(split, work.allowance.batch_bytes),
-            work.entries(block, kept),
+            work.entries(block),
             block=block,
             rows=split.stop - split.start,
             sketched=not last,
@@ -141,11 +193,23 @@ def read_partition(batches: Iterator[pa.RecordBatch], block: int, work: Work) ->
             rows += len(batch)
             yield batch.cast(schema)
 
-    entries = work.entries(block, OrderedDict())
+    entries = work.entries_for if work.ranges is not None else work.entries(block)
     totals = meeting.totals(counted(), entries, block=block, rows=0, sketched=True)
     summing = Summing(work.question, most=work.most_groups(), apart=True)
     summing.add(replace(totals, rows=rows))
     return summing.totals()
+
+
+def _is_first() -> bool:
+    context = TaskContext.get()
+    return context is not None and context.getLocalProperty(FIRST) is not None
+
+
+def _whole_numbers(keys: pa.Array) -> pa.Array:
+    """As footers are followed: days as days, instants in Spark's microseconds."""
+    if pt.is_timestamp(keys.type):
+        return keys.cast(pa.int64())
+    return keys.cast(pa.int32()) if pt.is_date32(keys.type) else keys
 
 
 def met(
