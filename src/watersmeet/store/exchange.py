@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -50,6 +50,11 @@ class Sections:
     def of(self, instance: int) -> Sections:
         """The sections that one instance has to read."""
         mine = tuple(section for section in self.sections if section.instance == instance)
+        return Sections(self.name, mine)
+
+    def only(self, instances: Collection[int]) -> Sections:
+        """The sections of some instances."""
+        mine = tuple(section for section in self.sections if section.instance in instances)
         return Sections(self.name, mine)
 
     @property
