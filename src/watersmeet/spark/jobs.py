@@ -58,12 +58,14 @@ def run_tasks(
     at_once: int,
     query: str,
     what: str,
+    most: int | None = None,
 ) -> list[Result]:
     """Do `work` for each task; returns the results in order.
 
     If there are many tasks, a Spark task does several of them in turn, because starting one takes
     longer than a little work; there are a few Spark tasks for each of the `at_once` that Spark runs
-    at a time. A task has one result, that of the attempt that Spark accepts.
+    at a time, but not more than `most`, if given. A task has one result, that of the attempt that
+    Spark accepts.
     """
     if not tasks:
         return []
@@ -73,7 +75,7 @@ def run_tasks(
         return _told((number, work(tasks[number])) for number in numbers)
 
     with named(spark, query=query, what=what):
-        count = min(len(tasks), _TASKS_EACH * at_once)
+        count = min(len(tasks), _TASKS_EACH * at_once, most or len(tasks))
         # An RDD, because planning a DataFrame would take Spark longer than small tasks take.
         numbers = spark.sparkContext.parallelize(range(len(tasks)), count)
         by_task = dict(_heard(numbers.mapPartitions(do).collect()))

@@ -162,18 +162,26 @@ class Inputs:
         scan, order = self._plain[input], self._orders[input]
         return PlainInput(scan, input, ends, order=order, tasks=self._plan.slots.tasks)
 
-    def scan(self, wave: int) -> list[list[Sections]]:
-        """Bring a wave's rows into the storage; returns each table's files in a fixed order."""
+    def scan(
+        self, wave: int, *, here: bool = False, most: int | None = None
+    ) -> list[list[Sections]]:
+        """Bring a wave's rows into the storage; returns each table's files in a fixed order. What
+        tasks do otherwise, of which there are at `most` so many, this process does if it is to be
+        done `here`."""
         tasks = [task for table in self.tables for task in table.tasks(wave)]
         plan, plain = self._plan, self._plain
-        records = run_tasks(
-            self._spark,
-            tasks,
-            lambda task: scan(task, plan, plain),
-            at_once=plan.slots.tasks,
-            query=plan.query,
-            what=f"wave {wave + 1} of {self.waves}, scan",
-        )
+        if here:
+            records = [scan(task, plan, plain) for task in tasks]
+        else:
+            records = run_tasks(
+                self._spark,
+                tasks,
+                lambda task: scan(task, plan, plain),
+                at_once=plan.slots.tasks,
+                query=plan.query,
+                what=f"wave {wave + 1} of {self.waves}, scan",
+                most=most,
+            )
         files = [table.staged(wave) for table in self.tables]
         for task, record in zip(tasks, records, strict=True):
             files[task.input].append(Sections.from_description(record))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from math import prod
 from types import TracebackType
 from typing import Self
 
@@ -16,16 +16,20 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from watersmeet.errors import RunClosed, WatersmeetError
+from watersmeet.spark import cache
+from watersmeet.spark.cluster import is_one_machine
 from watersmeet.spark.jobs import Record, cancel, run_tasks
 from watersmeet.spark.scans.scan import PlainScan
-from watersmeet.spark.session import check_session
+from watersmeet.spark.session import advice_for
+from watersmeet.spark.tables import small
 from watersmeet.spark.tables.explain import explain
 from watersmeet.spark.tables.files import RunFiles
 from watersmeet.spark.tables.inputs import Inputs
 from watersmeet.spark.tables.instances import JoinTask, arrivals, join_wave
 from watersmeet.spark.tables.metrics import RunMetrics, WaveMetrics
-from watersmeet.spark.tables.partitions import StagedPartitions, staged_partitions
+from watersmeet.spark.tables.partitions import StagedPartitions, sizes_of, staged_partitions
 from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of
+from watersmeet.spark.tables.progress import Wave, WaveProgress
 from watersmeet.spark.tables.ranging import ranged
 from watersmeet.spark.tables.results import read_results
 from watersmeet.spark.tables.staging import Relation, Staged, divided, staged
@@ -35,47 +39,10 @@ from watersmeet.store.exchange import Sections
 
 Scanned = list[list[Sections]]
 """The files of each table."""
-
-
-@dataclass(frozen=True)
-class WaveProgress:
-    """How far a join has come after a wave."""
-
-    wave: int
-    waves: int
-    rows_read: tuple[int, ...]
-    rows_total: tuple[int, ...]
-    rows_out: int
-    seconds: float
-    names: tuple[str, ...] = ("left", "right")
-
-    @property
-    def fraction(self) -> float:
-        """The fraction of all combinations of rows of which every row has been read."""
-        shares = [
-            read / total if total else 1.0
-            for read, total in zip(self.rows_read, self.rows_total, strict=True)
-        ]
-        return prod(shares)
-
-    def __str__(self) -> str:
-        named = zip(self.rows_read, self.names, strict=True)
-        read = " and ".join(f"{rows:,} {name}" for rows, name in named)
-        return (
-            f"wave {self.wave} of {self.waves}: {read} rows read, "
-            f"{self.rows_out:,} results after {self.seconds:.1f} s"
-        )
-
-
-@dataclass(frozen=True)
-class Wave:
-    """New rows of the result. `rows` may be used any number of times, also after the join."""
-
-    rows: DataFrame
-    progress: WaveProgress
-
-    def __repr__(self) -> str:
-        return f"<Wave: {self.rows}; {self.progress}>"
+# A process keeps one bundle of operators.
+_JOINING_HERE = threading.Lock()
+# So long first rows have the cores to themselves, if they are looked at at once.
+_MOMENT_S = 0.25
 
 
 @dataclass
@@ -110,15 +77,20 @@ class JoinRun:
         plan: Plan,
         *,
         columns: StructType,
+        expected: Sequence[int | None],
         seed: int,
         files: RunFiles,
     ) -> None:
+        """`expected` is how many rows each table seems to have, if anything is known of it."""
         self._spark = spark
         self._relations = relations
         self._plan = plan
         self._columns = columns
+        self._expected = expected
         self._seed = seed
+        self._opened = False
         self._inputs: Inputs | None = None
+        self._small: small.Small | None = None
         self._staged: Staged = {}
         self._partitions: dict[int, StagedPartitions] = {}
         self._at_once: dict[int, str] = {}
@@ -127,10 +99,11 @@ class JoinRun:
         self._done: list[_Done] = []
         self._started: float | None = None
         self._stopped = False
+        self._asked = threading.Event()
         self._ahead: tuple[int, Future[Scanned]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="watersmeet-scan")
         self._files = files
-        self._advice = [str(advice) for advice in check_session(spark)]
+        self._advice = advice_for(spark)
         self.metrics = RunMetrics()
         # Does not remove results that a DataFrame can still read.
         self._abandoned = weakref.finalize(self, files.abandon)
@@ -138,7 +111,7 @@ class JoinRun:
 
     def __iter__(self) -> Iterator[Wave]:
         number = 0
-        while self._inputs is None or number < len(self._ends):
+        while not self._opened or number < len(self._ends):
             self._check_open()
             if number == len(self._done):
                 if self._stopped:
@@ -177,6 +150,7 @@ class JoinRun:
             partitions={input: each.count for input, each in self._partitions.items()},
             at_once=self._at_once,
             key_order=self._inputs.key_order if self._inputs else None,
+            is_small=self._small is not None,
             advice=self._advice,
             progress=self._done[-1].progress if self._done else None,
             metrics=self.metrics,
@@ -199,6 +173,7 @@ class JoinRun:
         Another thread may call it: an iteration that waits for a wave ends then.
         """
         self._stopped = True
+        self._asked.set()
         cancel(self._spark, self._plan.query)
         self._thread.shutdown(wait=True, cancel_futures=True)
 
@@ -221,7 +196,7 @@ class JoinRun:
         self.close()
 
     def _complete(self) -> None:
-        while self._inputs is None or len(self._done) < len(self._ends):
+        while not self._opened or len(self._done) < len(self._ends):
             try:
                 if not self._stopped:
                     # No early rows are asked for, and a single wave is the least work.
@@ -231,10 +206,7 @@ class JoinRun:
                 if not self._stopped:
                     raise
             if self._stopped:
-                raise WatersmeetError(
-                    "The run was stopped before its result was complete.",
-                    remedy="Call it again, or use the waves that were delivered.",
-                )
+                raise _stopped()
 
     def _advance(self, *, whole: bool) -> None:
         """Compute the next wave; if only the `whole` result is asked for, there is only one."""
@@ -242,42 +214,98 @@ class JoinRun:
             self._started = time.monotonic()
         number = len(self._done)
         begun = time.monotonic()
-        inputs = self._inputs or self._open(whole=whole)
+        if not self._opened:
+            self._open(whole=whole)
+            self._opened = True
+        if self._small is not None:
+            self._deliver(_Done([], [self._small.record]), self._small.rows, begun=begun)
+            return
+        inputs = self._inputs
+        assert inputs is not None
+        here = self._is_here(number)
+        self._asked.set()
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == number:
             files = ahead[1].result()
         else:
-            files = inputs.scan(number)
+            files = inputs.scan(number, here=here)
         scanned = time.monotonic()
+        if here:
+            self._asked.clear()
         if number + 1 < len(self._ends):
-            self._ahead = number + 1, self._thread.submit(inputs.scan, number + 1)
-        records = self._join(number, files)
+            self._ahead = number + 1, self._thread.submit(self._scan_ahead, inputs, number + 1)
+        records = self._join(number, files, here=here)
         if any("too_large" in record for record in records):
             self._open_again()
             self._advance(whole=False)
             return
+        self._deliver(_Done(files, records), inputs.rows_in(number), begun=begun, scanned=scanned)
+
+    def _is_here(self, number: int) -> bool:
+        """Whether the driver does the work of a wave's tasks: that of a small first wave, whose two
+        jobs would take several times as long."""
+        if number or len(self._ends) == 1 or not self._can_join_here:
+            return False
+        plain = (each.nbytes for each in self._relations if isinstance(each, PlainScan))
+        nbytes = max(bytes_of(self._plan.schemas, self._sizes(self._staged)), sum(plain))
+        return nbytes * self._ends[0] <= small.most_bytes(self._plan)
+
+    @property
+    def _can_join_here(self) -> bool:
+        """Whether the driver may join: not with a function of the user's, which might take long, or
+        end the process; and not for other machines, whose directories it may not have."""
+        return is_one_machine(self._spark) and not callable(self._plan.question.condition)
+
+    def _scan_ahead(self, inputs: Inputs, number: int) -> Scanned:
+        """Scan the next wave. Behind a wave that was joined here, only when it is asked for; or a
+        moment later, and then with a core left free: the user's job on first rows would have to
+        wait for these tasks, and for the start of their Python workers."""
+        asked = self._asked.wait(_MOMENT_S)
+        if self._stopped:
+            raise _stopped()
+        return inputs.scan(number, most=None if asked else max(self._plan.slots.tasks - 1, 1))
+
+    def _deliver(
+        self, done: _Done, rows_read: tuple[int, ...], *, begun: float, scanned: float | None = None
+    ) -> None:
+        """Note a wave that has been joined."""
         joined = time.monotonic()
-        done = _Done(files, records)
+        scanned = joined if scanned is None else scanned
         self._done.append(done)
         self.metrics.waves.append(
             WaveMetrics.of(
-                records,
-                rows_read=inputs.rows_in(number),
-                bytes_stored=sum(file.nbytes for table in files for file in table),
+                done.records,
+                rows_read=rows_read,
+                bytes_stored=sum(file.nbytes for table in done.files for file in table),
                 scan_seconds=scanned - begun,
                 join_seconds=joined - scanned,
             )
         )
-        done.progress = self._progress(joined, inputs)
+        done.progress = self._progress(joined)
 
-    def _open(self, *, whole: bool) -> Inputs:
+    def _open(self, *, whole: bool) -> None:
         """Let Spark compute and count the sides that need it, or their first partitions; then
-        choose instances and waves."""
-        if not whole:
+        choose instances and waves. Small tables are joined at once."""
+        most = min(small.most_bytes(self._plan), SMALL_BYTES)
+        may_be_small = self._can_join_here and small.may_be_small(
+            self._relations, self._plan, most=most
+        )
+        files: dict[int, list[Sections]] = {}
+        if may_be_small:
+            batches = small.collected(self._relations, self._plan, most=most)
+            if self._are_known(batches):
+                if self._join_small(batches, {}):
+                    return
+                may_be_small = False
+            if self._plan.placing is None:  # Else Spark computes them again, to look at them.
+                files |= small.stored(batches, self._plan)
+        at_once = may_be_small and small.seem_small(self._expected, self._plan, most=most)
+        if not whole and not at_once:
             found = staged_partitions(self._relations, self._plan, seed=self._seed)
             self._partitions, self._at_once = found
-        others = set(self._plan.inputs) - self._partitions.keys()
-        files, seen = staged(self._relations, self._plan, inputs=others)
+        others = set(self._plan.inputs) - self._partitions.keys() - files.keys()
+        computed, seen = staged(self._relations, self._plan, inputs=others)
+        files |= computed
         for partitions in self._partitions.values():
             partitions.begin()
         if bytes_of(self._plan.schemas, self._sizes(files)) <= SMALL_BYTES:
@@ -285,6 +313,12 @@ class JoinRun:
             for partitions in self._partitions.values():
                 partitions.stage(partitions.count)
         sizes = self._sizes(files)
+        # The rows of joins of many tables are copied when they are staged.
+        may_be_small = may_be_small and self._plan.cube is None
+        if may_be_small and bytes_of(self._plan.schemas, sizes) <= most:
+            parts = {input: each.files(0, each.count) for input, each in self._partitions.items()}
+            if self._join_small({}, files | parts):
+                return
         if self._plan.placing is not None:
             self._plan = ranged(
                 self._spark, self._relations, sizes, plan=self._plan, seen=seen, seed=self._seed
@@ -299,23 +333,19 @@ class JoinRun:
             self._most_bytes = 2 * SMALL_BYTES // self._plan.slots.tasks
         else:
             self._ends = self._shares()
-        return self._cut()
+        self._cut()
+
+    def _are_known(self, batches: small.Collected) -> bool:
+        """Whether all tables are plain scans, or among those that were collected."""
+        return all(n in batches or isinstance(r, PlainScan) for n, r in enumerate(self._relations))
+
+    def _join_small(self, batches: small.Collected, files: Staged) -> bool:
+        """Join the tables here; False if the result is large."""
+        self._small = small.join_small(self._relations, self._plan, batches=batches, files=files)
+        return self._small is not None
 
     def _sizes(self, files: Staged) -> Sizes:
-        """Of all inputs: exact for what Spark has computed, extrapolated where it has computed some
-        partitions; for plain scans, rows before filters."""
-        rows, nbytes = [], []
-        for input, relation in enumerate(self._relations):
-            if isinstance(relation, PlainScan):
-                rows.append(relation.rows)
-                nbytes.append(0)
-            elif (partitions := self._partitions.get(input)) is not None:
-                rows.append(partitions.rows)
-                nbytes.append(partitions.nbytes)
-            else:
-                rows.append(sum(file.rows for file in files[input]))
-                nbytes.append(sum(file.nbytes for file in files[input]))
-        return Sizes(tuple(rows), tuple(nbytes))
+        return sizes_of(self._relations, files, self._partitions)
 
     def _shares(self) -> list[float]:
         rebuilt = not self._plan.keeps_operators
@@ -327,7 +357,7 @@ class JoinRun:
         self._most_bytes = None
         self._cut()
 
-    def _cut(self) -> Inputs:
+    def _cut(self) -> None:
         self._inputs = Inputs(
             self._spark,
             self._relations,
@@ -337,9 +367,8 @@ class JoinRun:
             ends=self._ends,
             seed=self._seed,
         )
-        return self._inputs
 
-    def _join(self, number: int, files: Scanned) -> list[Record]:
+    def _join(self, number: int, files: Scanned, *, here: bool) -> list[Record]:
         plan, most_bytes = self._plan, self._most_bytes
 
         def task(instance: int) -> JoinTask:
@@ -351,9 +380,16 @@ class JoinRun:
             last = number + 1 == len(self._ends)
             return JoinTask(instance, waves, last=last, most_bytes=most_bytes)
 
+        tasks = [tuple(map(task, bundle)) for bundle in plan.bundles]
+        if here:
+            with _JOINING_HERE:
+                try:
+                    return [record for bundle in tasks for record in join_wave(bundle, plan)]
+                finally:
+                    cache.clear()  # Workers build these operators again, from little.
         bundles = run_tasks(
             self._spark,
-            [tuple(map(task, bundle)) for bundle in plan.bundles],
+            tasks,
             lambda bundle: {"records": join_wave(bundle, plan)},
             at_once=plan.slots.tasks,
             query=plan.query,
@@ -361,15 +397,14 @@ class JoinRun:
         )
         return [record for bundle in bundles for record in bundle["records"]]
 
-    def _progress(self, now: float, inputs: Inputs) -> WaveProgress:
+    def _progress(self, now: float) -> WaveProgress:
         assert self._started is not None
-        waves = range(len(self._done))
-        read = zip(*(inputs.rows_in(wave) for wave in waves), strict=True)
+        read = self.metrics.rows_read
         return WaveProgress(
             wave=len(self._done),
             waves=len(self._ends),
-            rows_read=tuple(map(sum, read)),
-            rows_total=tuple(table.rows for table in inputs.tables),
+            rows_read=read,
+            rows_total=tuple(table.rows for table in self._inputs.tables) if self._inputs else read,
             rows_out=self.metrics.rows_out,
             seconds=now - self._started,
             names=tuple(self._plan.names),
@@ -388,3 +423,10 @@ class JoinRun:
                 remedy="Call it again, and ask for rows inside its `with` block; DataFrames "
                 "that were taken before remain usable.",
             )
+
+
+def _stopped() -> WatersmeetError:
+    return WatersmeetError(
+        "The run was stopped before its result was complete.",
+        remedy="Call it again, or use the waves that were delivered.",
+    )
