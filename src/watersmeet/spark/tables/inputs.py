@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.model import Side
 from watersmeet.policies.order import random_order
-from watersmeet.spark.jobs import run_tasks
+from watersmeet.spark.jobs import run_tasks, side_by_side
 from watersmeet.spark.scans.ranges import ranges_of
 from watersmeet.spark.scans.relation import PlainScan, Split
 from watersmeet.spark.tables.histograms import code_ranges, reached
@@ -182,6 +183,8 @@ class Inputs:
                 what=f"wave {wave + 1} of {self.waves}, scan",
                 most=most,
             )
+        computed = [table for table in self.tables if isinstance(table, PartitionInput)]
+        side_by_side(self._spark, [partial(table.staged, wave) for table in computed])
         files = [table.staged(wave) for table in self.tables]
         for task, record in zip(tasks, records, strict=True):
             files[task.input].append(Sections.from_description(record))

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -18,7 +19,7 @@ from pyspark.sql.types import StructType
 from watersmeet.errors import RunClosed, WatersmeetError
 from watersmeet.spark import cache
 from watersmeet.spark.cluster import is_one_machine
-from watersmeet.spark.jobs import Record, cancel, run_tasks
+from watersmeet.spark.jobs import Record, cancel, run_tasks, side_by_side
 from watersmeet.spark.scans.scan import PlainScan
 from watersmeet.spark.session import advice_for
 from watersmeet.spark.tables import small
@@ -306,12 +307,11 @@ class JoinRun:
         others = set(self._plan.inputs) - self._partitions.keys() - files.keys()
         computed, seen = staged(self._relations, self._plan, inputs=others)
         files |= computed
-        for partitions in self._partitions.values():
-            partitions.begin()
+        side_by_side(self._spark, [each.begin for each in self._partitions.values()])
         if bytes_of(self._plan.schemas, self._sizes(files)) <= SMALL_BYTES:
             # So they seem. A single wave needs all of them, and then their sizes are known.
-            for partitions in self._partitions.values():
-                partitions.stage(partitions.count)
+            rest = [partial(each.stage, each.count) for each in self._partitions.values()]
+            side_by_side(self._spark, rest)
         sizes = self._sizes(files)
         # The rows of joins of many tables are copied when they are staged.
         may_be_small = may_be_small and self._plan.cube is None

@@ -8,20 +8,19 @@ with tasks, most of it in the three jobs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, zip_longest
 from typing import Any
 
 import pyarrow as pa
-from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame
 
 from watersmeet.operators.base import JoinOperator
 from watersmeet.rows.address import Matches
 from watersmeet.rows.rebatched import rebatched
 from watersmeet.spark.computing import computing
-from watersmeet.spark.jobs import Record, named
+from watersmeet.spark.jobs import Record, named, side_by_side
 from watersmeet.spark.scans.relation import PlainScan, Split, StagedRows
 from watersmeet.spark.tables.instances import Instance, JoinTask, record_of
 from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of
@@ -100,13 +99,9 @@ def collected(
             batches: list[pa.RecordBatch] = frame._collect_as_arrow()
         return [batch.rename_columns(schema.names).cast(schema) for batch in batches]
 
-    # Side by side: a job takes a while to begin and to end, however few rows there are.
-    inputs = list(bounded)
-    session = bounded[inputs[0]].sparkSession
-    with ThreadPoolExecutor(len(inputs), thread_name_prefix="watersmeet-collect") as threads:
-        later = [threads.submit(inheritable_thread_target(session)(collect), n) for n in inputs[1:]]
-        found = [collect(inputs[0]), *(each.result() for each in later)]
-    return dict(zip(inputs, found, strict=True))
+    session = next(iter(bounded.values())).sparkSession
+    found = side_by_side(session, [partial(collect, input) for input in bounded])
+    return dict(zip(bounded, found, strict=True))
 
 
 def _is_bounded(relation: StagedRows, schema: pa.Schema, most: int) -> bool:
