@@ -24,6 +24,8 @@ if __name__ == "__main__":
 # In the order of the report. Each is a module here, with a low line for a dash.
 BENCHMARKS = (
     "spark-tables",
+    "spark-rows",
+    "spark-small",
     "spark-streams",
     "spark-bands",
     "spark-many",

@@ -23,6 +23,7 @@ import watersmeet as wm
 from benchmarks.questions import QUESTIONS
 from benchmarks.relations import Relations, Table
 from benchmarks.spark_checksum import added_up, checksum, wrapping
+from benchmarks.spark_plans import PLANS
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -83,10 +84,15 @@ class Stage:
         return left, right
 
     def tables(self) -> tuple[DataFrame, DataFrame]:
-        left, right = (
-            self.spark.read.parquet(table.folder).select(*table.columns) for table in self._both
-        )
-        return left, right
+        return self.table(self.relations.left), self.table(self.relations.right)
+
+    def frames(self) -> tuple[DataFrame, DataFrame]:
+        """The tables as the plan that is asked for gives them: the same rows."""
+        plan = PLANS[self.settings["plan"]]
+        return plan(self, self.relations.left), plan(self, self.relations.right)
+
+    def table(self, table: Table) -> DataFrame:
+        return self.spark.read.parquet(table.folder).select(*table.columns)
 
     def streams(self) -> tuple[DataFrame, DataFrame]:
         """A file of each table in every micro-batch."""
@@ -124,13 +130,35 @@ class Stage:
         return {"rows": count, "checksum": total}
 
 
+def written_by_spark(stage: Stage) -> dict[str, Any]:
+    """Both tables as files that Spark writes, as many as there are."""
+    for table in (stage.relations.left, stage.relations.right):
+        rows = stage.table(table).repartition(len(table.files()))
+        folder = stage.settings["folders"][Path(table.folder).name]
+        rows.write.format(stage.settings["format"]).save(folder)
+    return {"seconds": stage.seconds}
+
+
 def spark_table(stage: Stage) -> dict[str, Any]:
-    """Spark's own join."""
-    joined = stage.joined_by_spark(*stage.tables())
-    notes = {"join": _join_name(joined)}
-    with _limited(stage):
+    """Spark's own join, with as many shuffle partitions as are asked for."""
+    return _spark_join(stage, stage.tables)
+
+
+def spark_plan(stage: Stage) -> dict[str, Any]:
+    """Spark's own join of the plans that are asked for."""
+    return _spark_join(stage, stage.frames)
+
+
+def _spark_join(stage: Stage, frames: Callable[[], tuple[DataFrame, DataFrame]]) -> dict[str, Any]:
+    chosen = {}
+    if "partitions" in stage.settings:
+        chosen["spark.sql.shuffle.partitions"] = str(stage.settings["partitions"])
+    with settings(stage.spark, chosen), _limited(stage):
+        joined = stage.joined_by_spark(*frames())
+        notes = {"join": _join_name(joined)}
         _to_noop(joined)
-    return {"seconds": stage.seconds, **stage.found(joined), "notes": notes}
+        seconds = stage.seconds
+        return {"seconds": seconds, **stage.found(joined), "notes": notes}
 
 
 def spark_first(stage: Stage) -> dict[str, Any]:
@@ -148,6 +176,17 @@ def spark_count(stage: Stage) -> dict[str, Any]:
 def waves(stage: Stage) -> dict[str, Any]:
     """Ours, every wave's rows written as soon as they are there."""
     return _waves(stage, stage.tables(), way="file path")
+
+
+def waves_of_plan(stage: Stage) -> dict[str, Any]:
+    """Ours on the plans that are asked for."""
+    way = "file path" if stage.settings["plan"] == "parquet" else "row path"
+    return _waves(stage, stage.frames(), way=way)
+
+
+def whole_of_plan(stage: Stage) -> dict[str, Any]:
+    """The same as one DataFrame."""
+    return _whole(stage, stage.frames())
 
 
 def waves_of_rows(stage: Stage) -> dict[str, Any]:
@@ -179,7 +218,11 @@ def first_wave(stage: Stage) -> dict[str, Any]:
 
 def whole(stage: Stage) -> dict[str, Any]:
     """Ours as one DataFrame."""
-    with wm.join(*stage.tables(), on=stage.on, memory=stage.memory) as run:
+    return _whole(stage, stage.tables())
+
+
+def _whole(stage: Stage, tables: tuple[DataFrame, DataFrame]) -> dict[str, Any]:
+    with wm.join(*tables, on=stage.on, memory=stage.memory) as run:
         rows = run.to_df()
         _to_noop(rows)
         seconds = stage.seconds
@@ -343,10 +386,14 @@ def spark_broadcast(stage: Stage) -> dict[str, Any]:
 PEERS: dict[str, Callable[[Stage], dict[str, Any]]] = {
     peer.__name__: peer
     for peer in (
+        written_by_spark,
         spark_table,
+        spark_plan,
         spark_first,
         spark_count,
         waves,
+        waves_of_plan,
+        whole_of_plan,
         waves_of_rows,
         waves_computed,
         first_wave,

@@ -1,31 +1,41 @@
 """What `wm.join` costs beside Spark's own join of the same tables, and when its first rows come.
 
 5 M x 5 M rows from Parquet (a bigint key, a bigint and a double a side), every key once a side, so
-5 M results, written to Spark's noop sink. All peers run in turn on one session of two tasks at a
-time, after a round that is checked and not quoted; the waves also in a session of the user's own,
-which has none of the settings that `wm.session` chooses. Then first answers are taken from
-sessions that are started for them.
+5 M results, written to Spark's noop sink; from files that Arrow wrote and from files that Spark
+wrote. Spark's own join has its own 200 shuffle partitions, and 8, which suit two cores. All peers
+run in turn on one session of two tasks at a time, after a round that is checked and not quoted; the
+waves also in a session of the user's own, which has none of the settings that `wm.session` chooses.
+Then first answers are taken from sessions that are started for them.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 from benchmarks.cases import MB, Claim, Places
-from benchmarks.relations import expected, uniform
+from benchmarks.relations import Relations, expected, uniform
 from benchmarks.report import Row, Section, million_per_second, percent, seconds, times
 from benchmarks.spark_measured import SparkMeasured
 from benchmarks.spark_outside import SparkProcess, cold_run
 
 ROWS, FILES = 5_000_000, 10
 MEMORY = 1024 * MB
+PARTITIONS = 8
 
 SPARK, WAVES, WHOLE = "Spark's own join", "ours, by waves", "ours, whole"
+SPARK_FEW = f"{SPARK}, {PARTITIONS} partitions"
 ROW_PATH = "ours, by waves, no plain scan"
 COMPUTED = "ours, by waves, a computed key on each side"
 PLAIN = "ours, by waves, in a session of one's own"
-PEERS = {SPARK: "spark_table", WAVES: "waves", WHOLE: "whole", ROW_PATH: "waves_of_rows"}
-PEERS |= {COMPUTED: "waves_computed", PLAIN: "waves"}
+COMPUTED_PLAIN = "ours, by waves, a computed key on each side, in a session of one's own"
+PEERS = {SPARK: "spark_table", SPARK_FEW: "spark_table", WAVES: "waves", WHOLE: "whole"}
+PEERS |= {ROW_PATH: "waves_of_rows", COMPUTED: "waves_computed"}
+PEERS |= {PLAIN: "waves", COMPUTED_PLAIN: "waves_computed"}
+# The same of files that Spark wrote.
+WRITTEN = "Spark's files: "
+PEERS |= {f"{WRITTEN}{name}": PEERS[name] for name in (SPARK, SPARK_FEW, WAVES, COMPUTED, PLAIN)}
+_OWN_SESSION = (PLAIN, COMPUTED_PLAIN, f"{WRITTEN}{PLAIN}")
 
 COLD_OURS = "new session: ours, first wave"
 COLD_COUNT = "new session: Spark, count of a table"
@@ -42,11 +52,18 @@ def run(places: Places, *, quick: bool) -> Section:
         SparkProcess(places.scratch / "spark") as process,
         SparkProcess(places.scratch / "own", plain=True) as own,
     ):
+        written = _written(process, relations, places)
         for repetition in range(2 if quick else 4):
             for name, peer in PEERS.items():
                 warming = repetition == 0
-                where = own if name == PLAIN else process
-                one = where.run(peer, relations, memory=MEMORY, check=warming)
+                where = own if name in _OWN_SESSION else process
+                one = where.run(
+                    peer,
+                    written if name.startswith(WRITTEN) else relations,
+                    memory=MEMORY,
+                    check=warming,
+                    settings={"partitions": PARTITIONS} if name.endswith(SPARK_FEW) else None,
+                )
                 measured.add(name, one, quoted=not warming)
                 _say(f"{repetition} {name}", one.failure or seconds(one.seconds))
     for _ in range(1 if quick else 2):
@@ -68,7 +85,8 @@ def run(places: Places, *, quick: bool) -> Section:
         note=f"{rows:,} rows a side from {FILES} Parquet files a side, {right[0]:,} results to the "
         f"noop sink, two tasks at a time, on a warm session; Spark chose {join}. "
         "`first rows` and `half` are when so many rows had been written, `to Spark` is beside the "
-        "total of Spark's own join. `new session` counts from before the session is started, in a "
+        "total of Spark's own join, `to best` beside the better of Spark's own two on the same "
+        "files. `new session` counts from before the session is started, in a "
         "process of its own.",
         rows=[_row(measured, name) for name in (*PEERS, *COLD_PEERS)],
         claims=[*_warm_claims(measured), _cold_claim(measured)],
@@ -76,11 +94,36 @@ def run(places: Places, *, quick: bool) -> Section:
     )
 
 
+def _written(process: SparkProcess, relations: Relations, places: Places) -> Relations:
+    """The same tables in files that Spark writes."""
+    folders = {side: str(places.file("written") / side) for side in ("left", "right")}
+    settings = {"format": "parquet", "folders": folders}
+    one = process.run("written_by_spark", relations, memory=MEMORY, settings=settings)
+    if one.failure:
+        raise RuntimeError(one.failure)
+    left, right = relations.left, relations.right
+    return Relations(
+        left=replace(left, folder=folders["left"]), right=replace(right, folder=folders["right"])
+    )
+
+
+def _best(measured: SparkMeasured, name: str) -> str:
+    """The better of Spark's own joins of the same files."""
+    files = WRITTEN if name.startswith(WRITTEN) else ""
+    both = [f"{files}{peer}" for peer in (SPARK, SPARK_FEW)]
+    return min(both, key=lambda peer: measured.total(peer) or float("inf"))
+
+
 def _row(measured: SparkMeasured, name: str) -> Row:
     total = measured.total(name)
     if name in COLD_PEERS:
         moments = {"first rows": seconds(total), "half": "-", "all rows": "-"}
-        moments |= {"to Spark": "-", "input rows": "-", "result": measured.verdict(name)}
+        moments |= {
+            "to Spark": "-",
+            "to best": "-",
+            "input rows": "-",
+            "result": measured.verdict(name),
+        }
         return {"engine": name, **moments}
     return {
         "engine": name,
@@ -88,6 +131,7 @@ def _row(measured: SparkMeasured, name: str) -> Row:
         "half": seconds(measured.soonest(name, "half_seconds")),
         "all rows": seconds(total),
         "to Spark": times(measured.ratio(total, SPARK)),
+        "to best": times(measured.ratio(total, _best(measured, name))),
         "input rows": million_per_second(measured.best(name).rows_per_second) if total else "-",
         "result": measured.verdict(name),
     }
@@ -111,7 +155,50 @@ def _warm_claims(measured: SparkMeasured) -> list[Claim]:
         measured=seconds(first),
         holds=first is not None and first <= 3,
     )
-    return [*claims, within]
+    best = [
+        claim
+        for name in (WAVES, COMPUTED, f"{WRITTEN}{WAVES}", f"{WRITTEN}{COMPUTED}")
+        for claim in _best_claims(measured, name)
+    ]
+    apart = [
+        _apart_claim(measured, one, other)
+        for one, other in (
+            (WAVES, PLAIN),
+            (COMPUTED, COMPUTED_PLAIN),
+            (f"{WRITTEN}{WAVES}", f"{WRITTEN}{PLAIN}"),
+        )
+    ]
+    return [*claims, within, *best, *apart]
+
+
+def _best_claims(measured: SparkMeasured, name: str) -> list[Claim]:
+    spark = _best(measured, name)
+    total = measured.ratio(measured.total(name), spark)
+    first = measured.ratio(measured.soonest(name, "first_seconds"), spark)
+    return [
+        Claim(
+            claim=f"Total beside the better of Spark's own, {name}",
+            target="at most 0.4x, exact",
+            measured=times(total),
+            holds=total is not None and total <= 0.4 and measured.exact([name]),
+        ),
+        Claim(
+            claim=f"First rows beside the better of Spark's own, {name}",
+            target="at most 6% of its total",
+            measured=percent(first),
+            holds=first is not None and first <= 0.06,
+        ),
+    ]
+
+
+def _apart_claim(measured: SparkMeasured, ours: str, plain: str) -> Claim:
+    ratio = measured.ratio(measured.total(plain), ours)
+    return Claim(
+        claim=f"Total of {plain}",
+        target="at most 1.1x that in wm.session()",
+        measured=times(ratio),
+        holds=ratio is not None and ratio <= 1.1,
+    )
 
 
 def _cold_claim(measured: SparkMeasured) -> Claim:

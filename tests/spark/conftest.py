@@ -9,3 +9,16 @@ import pytest
 def in_waves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables come in waves however small they are, as large ones do."""
     monkeypatch.setattr("watersmeet.spark.tables.run.SMALL_BYTES", 0)
+
+
+@pytest.fixture
+def small() -> None:
+    """Small tables are joined by the driver, as they are for users."""
+
+
+@pytest.fixture(autouse=True)
+def by_tasks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are joined by tasks however small they are, as large ones are, unless a test asks for
+    `small`."""
+    if "small" not in request.fixturenames:
+        monkeypatch.setattr("watersmeet.spark.tables.small.SMALL_BYTES", 0)

@@ -118,6 +118,24 @@ def test_rows_of_the_row_path_and_of_files_come_in_waves(
     assert "b row path" in text
 
 
+def test_copies_of_staged_rows_are_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    """Rows of unknown number are staged for a cube that turns out to be another: those that were
+    copied to several cells are divided again once."""
+    for name in ("a", "b"):
+        rows = spark.range(0, 900).selectExpr("id % 600 AS k", f"id AS {name}")
+        rows.write.parquet(str(tmp_path / name))
+    left, right = (spark.read.parquet(str(tmp_path / name)) for name in ("a", "b"))
+    third = spark.createDataFrame([(n % 700, n) for n in range(900)], "k bigint, c bigint")
+    frames = {"left": left, "right": right, "third": third}
+    own = left.join(right, left.a == right.b).join(third, right.k == third.k)
+    with wm.join_many(frames, ["left.a = right.b", "right.k = third.k"]) as run:
+        before = run._plan.cube
+        found = run.to_df().select("a", "b", "c")
+        assert run._plan.cube != before
+        assert counted(found) == counted(own.select("a", "b", "c"))
+        assert run.metrics.rows_read == (900, 900, 900)
+
+
 def test_small_memory(spark: SparkSession, tables: dict[str, DataFrame], tmp_path: Path) -> None:
     """Operators spill, and are built again in every wave."""
     names, on, query = TREES["chain"]

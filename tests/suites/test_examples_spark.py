@@ -31,8 +31,17 @@ def test_what_spark_answers(spark: SparkSession, tmp_path: Path, example: Exampl
         frames.append(spark.read.parquet(path))
     left, right = frames
     for how in JoinType:
-        with join(left, right, on=example.on, how=how, condition=example.condition) as run:
-            assert_same(_plain(run.to_df()), _by_spark(example, how, left, right))
+        expected = _by_spark(example, how, left, right)
+        for instances in (None, 2):  # By the driver, and by tasks.
+            with join(
+                left,
+                right,
+                on=example.on,
+                how=how,
+                condition=example.condition,
+                instances=instances,
+            ) as run:
+                assert_same(_plain(run.to_df()), expected)
 
 
 def _by_spark(example: Example, how: JoinType, left: DataFrame, right: DataFrame) -> Rows:

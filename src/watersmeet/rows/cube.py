@@ -42,6 +42,22 @@ class Cube:
         )
         return prod(free)
 
+    def firsts(self, input: int, dimensions: Sequence[Dimension]) -> frozenset[int]:
+        """The cells that have each row of an input once: the first place in each dimension in which
+        the input has no column.
+
+        >>> from types import SimpleNamespace as Group
+        >>> chain = [Group(keys={0: "x", 1: "x"}), Group(keys={1: "y", 2: "y"})]
+        >>> sorted(Cube((2, 3)).firsts(0, chain)), sorted(Cube((2, 3)).firsts(2, chain))
+        ([0, 1], [0, 2, 4])
+        """
+        cells, stride = [0], 1
+        for share, dimension in zip(self.shares, dimensions, strict=True):
+            if input in dimension.keys:
+                cells = [cell + place * stride for cell in cells for place in range(share)]
+            stride *= share
+        return frozenset(cells)
+
     def sent(self, rows: Sequence[int], dimensions: Sequence[Dimension]) -> int:
         """How many rows all instances get together, if tables have so many."""
         return sum(count * self.copies(input, dimensions) for input, count in enumerate(rows))

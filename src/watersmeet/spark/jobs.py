@@ -5,12 +5,13 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import SparkContext, TaskContext
+from pyspark import SparkContext, TaskContext, inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet import errors
@@ -96,6 +97,17 @@ def run_over(
     with computing(what), named(dataframe.sparkSession, query=query, what=what):
         rows = _numbered(dataframe).mapInArrow(host, _SPARK_MESSAGES).collect()
     return _heard([row.message for row in rows])
+
+
+def side_by_side(spark: SparkSession, calls: Sequence[Callable[[], Result]]) -> list[Result]:
+    """The results of these calls, whose jobs run beside each other: a job takes a while to begin
+    and to end, and cores are idle when its last task is not done."""
+    if len(calls) < 2:
+        return [call() for call in calls]
+    first, *others = calls
+    with ThreadPoolExecutor(len(others), thread_name_prefix="watersmeet-beside") as threads:
+        later = [threads.submit(inheritable_thread_target(spark)(call)) for call in others]
+        return [first(), *(each.result() for each in later)]
 
 
 class Partitions(Generic[Result]):

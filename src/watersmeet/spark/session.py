@@ -14,8 +14,10 @@ import re
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +78,8 @@ def session(
     of the Java process, which scans and shuffles; joins run beside it in Python, in memory of
     their own. `config` are further settings: `session(**{"spark.ui.enabled": True})`. A session
     that runs already is returned as it is, unless it differs from what is asked for here.
-    With `warm` Python workers are started in the background.
+    With `warm` Python workers are started in the background, and what joins need is loaded while
+    Java starts.
     """
     asked = _asked(config, cores=cores, memory=memory)
     if not isinstance(warm, bool):
@@ -92,6 +95,8 @@ def session(
     settings["spark.driver.extraJavaOptions"] = " ".join(
         filter(None, (options, asked.get("spark.driver.extraJavaOptions")))
     )
+    if warm:
+        threading.Thread(target=_load, name="watersmeet-load", daemon=True).start()
     with _environment():
         builder = SparkSession.builder
         for name, value in settings.items():
@@ -123,6 +128,17 @@ def check_session(spark: SparkSession) -> list[Advice]:
         reason = "`memory` alone is the limit: this one counts mapped files and ends the worker"
         found.append(Advice("spark.executor.pyspark.memory", limit, "nothing set", reason))
     return found
+
+
+def advice_for(spark: SparkSession) -> list[str]:
+    """What `check_session` says, in words; asked once, since these settings stay as they are."""
+    context = spark.sparkContext
+    if context not in _advice:
+        _advice[context] = [str(advice) for advice in check_session(spark)]
+    return _advice[context]
+
+
+_advice: weakref.WeakKeyDictionary[SparkContext, list[str]] = weakref.WeakKeyDictionary()
 
 
 def _settings() -> dict[str, str]:
@@ -234,6 +250,12 @@ def _heap() -> int:
         # The limit of a container; the word "max" if it has none.
         machine = min(machine, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return min(max(machine // 4, _SMALLEST_HEAP), _LARGEST_HEAP)
+
+
+def _load() -> None:
+    """Import what a first join imports, which takes two seconds; Java takes longer to start."""
+    with contextlib.suppress(Exception):  # Who joins will meet the error.
+        import_module("watersmeet.spark.tables.join")
 
 
 def _warm(spark: SparkSession) -> None:

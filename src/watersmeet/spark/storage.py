@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.errors import InvalidArgument, SpillError
 from watersmeet.spark.cluster import is_one_machine
+from watersmeet.spark.gateway import java_class
 from watersmeet.store.claim import SpillClaim
 from watersmeet.store.exchange import ExchangeDir
 
@@ -99,9 +100,9 @@ def _removed_with_java(spark: SparkSession, path: Path) -> Callable[[], None]:
 
     Returns a function to call after the directory has been removed.
     """
-    java: Any = spark.sparkContext._jvm
-    manager = java.org.apache.spark.util.ShutdownHookManager
-    directory = java.java.io.File(str(path))
+    context = spark.sparkContext
+    manager = java_class(context, "org.apache.spark.util.ShutdownHookManager")
+    directory = java_class(context, "java.io.File")(str(path))
     manager.registerShutdownDeleteDir(directory)
 
     def forget() -> None:

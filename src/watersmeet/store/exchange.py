@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -54,6 +54,11 @@ class Sections:
         for section in self.sections:
             found[section.instance].append(section)
         return {instance: Sections(self.name, tuple(mine)) for instance, mine in found.items()}
+
+    def only(self, instances: Collection[int]) -> Sections:
+        """The sections of some instances."""
+        mine = tuple(section for section in self.sections if section.instance in instances)
+        return Sections(self.name, mine)
 
     @property
     def rows(self) -> int:

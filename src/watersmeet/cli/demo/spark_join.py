@@ -19,7 +19,8 @@ from watersmeet.cli.preview import layout
 from watersmeet.cli.spark_tables import closing_session, leave, was_interrupted
 
 if TYPE_CHECKING:
-    from watersmeet.spark.tables.run import JoinRun, Wave
+    from watersmeet.spark.tables.progress import Wave
+    from watersmeet.spark.tables.run import JoinRun
 
 _COLUMNS = {
     "orders": (

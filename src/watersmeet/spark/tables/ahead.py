@@ -26,12 +26,14 @@ class Ahead:
         self._stopped = False
         self._begun: tuple[int, Future[Scanned]] | None = None
 
-    def begin(self, wave: int, inputs: Inputs) -> None:
+    def begin(self, wave: int, inputs: Inputs, *, spare: bool = False) -> None:
+        """With a core to `spare`, as behind a wave without tasks, first rows need not wait for tasks
+        of the scan, nor for the start of their Python workers."""
         self._hurry.clear()
 
         def scan() -> Scanned:
             self._hurry.wait(_PAUSE_S)
-            return inputs.scan(wave, self._is_wanted)
+            return inputs.scan(wave, self._is_wanted, spare=spare)
 
         self._begun = wave, self._thread.submit(scan)
 

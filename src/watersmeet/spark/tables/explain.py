@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.spark.scans.relation import PlainScan, StagedRows
@@ -11,10 +10,8 @@ from watersmeet.spark.tables.explain_cube import cube
 from watersmeet.spark.tables.explain_ranges import ranges, sent
 from watersmeet.spark.tables.metrics import RunMetrics
 from watersmeet.spark.tables.plan import Plan
+from watersmeet.spark.tables.progress import WaveProgress
 from watersmeet.words import megabytes, paragraph
-
-if TYPE_CHECKING:
-    from watersmeet.spark.tables.run import WaveProgress
 
 
 def explain(
@@ -24,17 +21,24 @@ def explain(
     partitions: Mapping[int, int],
     at_once: Mapping[int, str],
     key_order: str | None,
+    is_small: bool,
     advice: list[str],
     progress: WaveProgress | None,
     metrics: RunMetrics,
 ) -> str:
     """`partitions` says how many there are of inputs that Spark computes some of at a time;
-    `at_once`, why another that is no plain scan is not computed so."""
+    `at_once`, why another that is no plain scan is not computed so; `is_small`, that the driver has
+    joined them."""
     facts = {"join": _question(plan), "algorithm": _algorithm(plan)}
     for input, (name, relation) in enumerate(zip(plan.names, relations, strict=True)):
         facts[name] = _way(relation, partitions.get(input), at_once.get(input))
     guessed = progress is None and plan.asked_instances is None
-    if plan.placing is not None and plan.division is None:
+    if is_small:
+        facts["instances"] = (
+            f"1, in the driver's process, with {megabytes(plan.memory)}: starting tasks would take "
+            "longer than to join tables as small as these"
+        )
+    elif plan.placing is not None and plan.division is None:
         facts["instances"] = (
             f"{_memory(plan)}; how many instances, and the ranges of values that they have, is "
             "decided when the run begins"
@@ -46,7 +50,7 @@ def explain(
         )
     else:
         facts["instances"] = _instances(plan)
-    if plan.cube is not None and progress is not None:
+    if plan.cube is not None and progress is not None and not is_small:
         facts["keys"] = cube(plan, progress.rows_total)
     if plan.division is not None:
         facts["ranges"] = ranges(plan, plan.division)

@@ -16,6 +16,7 @@ from typing import Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
+from watersmeet.spark.gateway import java_class
 from watersmeet.spark.jobs import cancel
 from watersmeet.spark.storage import RunStorage
 
@@ -45,13 +46,13 @@ class RunFiles:
 
     def handed_out(self, dataframe: DataFrame) -> None:
         """Note that this DataFrame, which reads results, was handed out."""
-        java: Any = self._context._jvm
         try:
             leaf = dataframe._jdf.queryExecution().analyzed().collectLeaves().head()
             reads = leaf.relation()
             # Plans refer to the list of files and to their format, an RDD to the format only.
             parts = (reads.fileFormat(), reads.location())
-            self._readers += [java.java.lang.ref.WeakReference(part) for part in parts]
+            weak = java_class(self._context, "java.lang.ref.WeakReference")
+            self._readers += [weak(part) for part in parts]
         except Py4JError:  # A plan of another form: the files stay until the session ends.
             self._readable = True
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from math import ceil
 from typing import Protocol
@@ -12,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from watersmeet.model import Side
 from watersmeet.policies.order import random_order
-from watersmeet.spark.jobs import Record, run_tasks
+from watersmeet.spark.jobs import Record, run_tasks, side_by_side
 from watersmeet.spark.scans.ranges import ranges_of
 from watersmeet.spark.scans.relation import PlainScan, Split
 from watersmeet.spark.tables.histograms import code_ranges, reached
@@ -166,24 +167,37 @@ class Inputs:
         scan, order = self._plain[input], self._orders[input]
         return PlainInput(scan, input, ends, order=order, tasks=self._plan.slots.tasks)
 
-    def scan(self, wave: int, hurry: Callable[[], bool] = lambda: True) -> list[list[Sections]]:
+    def scan(
+        self,
+        wave: int,
+        hurry: Callable[[], bool] = lambda: True,
+        *,
+        here: bool = False,
+        spare: bool = False,
+    ) -> list[list[Sections]]:
         """Bring a wave's rows into the storage; returns each table's files in a fixed order.
 
-        Without `hurry` only a few tasks are a job, so that other jobs come in between.
+        Without `hurry` only a few tasks are a job, so that other jobs come in between; one less, so
+        that a core stays free beside them, if there is one to `spare`. What tasks do otherwise this
+        process does if it is to be done `here`.
         """
         tasks = [task for table in self.tables for task in table.tasks(wave)]
         plan, plain = self._plan, self._plain
-        records: list[Record] = []
+        few = max(plan.slots.tasks - spare, 1)
+        records: list[Record] = [scan(task, plan, plain) for task in tasks] if here else []
         while len(records) < len(tasks):
             rest = tasks[len(records) :]
             records += run_tasks(
                 self._spark,
-                rest if hurry() else rest[: plan.slots.tasks],
+                rest if hurry() else rest[:few],
                 lambda task: scan(task, plan, plain),
                 at_once=plan.slots.tasks,
                 query=plan.query,
                 what=f"wave {wave + 1} of {self.waves}, scan",
             )
+        if hurry():
+            computed = [table for table in self.tables if isinstance(table, PartitionInput)]
+            side_by_side(self._spark, [partial(table.staged, wave) for table in computed])
         files = [table.staged(wave) for table in self.tables]
         for task, record in zip(tasks, records, strict=True):
             files[task.input].append(Sections.from_description(record))

@@ -148,10 +148,10 @@ def _join(task: JoinTask, plan: Plan, instance: Instance, writer: ResultWriter) 
             writer.append(instance.schema.materialise(matches))
         if task.most_bytes is not None and writer.nbytes > task.most_bytes:
             return {"too_large": True, "files": []}
-    return _record(task, instance, before) | {"files": []}
+    return record_of(task, instance, before) | {"files": []}
 
 
-def _record(task: JoinTask, instance: Instance, before: dict[str, Any]) -> Record:
+def record_of(task: JoinTask, instance: Instance, before: dict[str, Any]) -> Record:
     """What the wave added to the operator's counters."""
     now = instance.operator.metrics.as_dict()
     fresh = min(now["flush_count"] - before["flush_count"], _FLUSHES_TOLD)

@@ -136,7 +136,8 @@ def begin(
     if spill_dir is not None:
         check_path(spill_dir, "spill_dir")
     # A table whose size cannot be guessed counts as small; its rows are counted before the join.
-    guessed = Sizes.guessed([estimated_rows(relation) or 0 for relation in relations])
+    expected = [estimated_rows(relation) for relation in relations]
+    guessed = Sizes.guessed([rows or 0 for rows in expected])
     sweep()
     run_storage = RunStorage.claim(storage, spark, query)
     plan = Plan(
@@ -156,6 +157,7 @@ def begin(
         relations,
         plan.fitted(guessed),
         columns=result,
+        expected=expected,
         seed=seed,
         files=RunFiles(run_storage, spark, query=query),
     )

@@ -6,16 +6,16 @@ its rows are kept as files in the storage: a plan may give other rows when it is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from math import ceil
 
 from watersmeet.policies.order import random_order
 from watersmeet.spark.jobs import Partitions, Record
 from watersmeet.spark.scans.relation import PlainScan, StagedRows
-from watersmeet.spark.tables.plan import Plan
+from watersmeet.spark.tables.plan import Plan, Sizes
 from watersmeet.spark.tables.scanning import stage
-from watersmeet.spark.tables.staging import divided_among
+from watersmeet.spark.tables.staging import Staged, divided_among
 from watersmeet.spark.tables.waves import FIRST_SHARE
 from watersmeet.store.exchange import Sections
 from watersmeet.words import count_text
@@ -133,3 +133,24 @@ def staged_partitions(
         else:
             found[input] = partitions
     return found, refused
+
+
+def sizes_of(
+    relations: Sequence[PlainScan | StagedRows],
+    files: Staged,
+    partitions: Mapping[int, StagedPartitions],
+) -> Sizes:
+    """Of all inputs: exact for what Spark has computed, extrapolated where it has computed some
+    partitions; for plain scans, rows before filters."""
+    rows, nbytes = [], []
+    for input, relation in enumerate(relations):
+        if isinstance(relation, PlainScan):
+            rows.append(relation.rows)
+            nbytes.append(0)
+        elif (found := partitions.get(input)) is not None:
+            rows.append(found.rows)
+            nbytes.append(found.nbytes)
+        else:
+            rows.append(sum(file.rows for file in files[input]))
+            nbytes.append(sum(file.nbytes for file in files[input]))
+    return Sizes(tuple(rows), tuple(nbytes))

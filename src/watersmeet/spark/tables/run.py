@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import prod
 from types import TracebackType
 from typing import Self
 
@@ -16,63 +16,37 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from watersmeet.errors import RunClosed, WatersmeetError
-from watersmeet.spark.jobs import Record, run_tasks
+from watersmeet.spark import cache
+from watersmeet.spark.cluster import is_one_machine
+from watersmeet.spark.jobs import Record, run_tasks, side_by_side
 from watersmeet.spark.scans.scan import PlainScan
-from watersmeet.spark.session import check_session
+from watersmeet.spark.session import advice_for
+from watersmeet.spark.tables import small
 from watersmeet.spark.tables.ahead import Ahead
 from watersmeet.spark.tables.explain import explain
 from watersmeet.spark.tables.files import RunFiles
 from watersmeet.spark.tables.inputs import Inputs
-from watersmeet.spark.tables.instances import Arrivals, JoinTask, arrivals, end_homes, join_wave
+from watersmeet.spark.tables.instances import (
+    Arrivals,
+    JoinTask,
+    arrivals,
+    end_homes,
+    join_here,
+    join_wave,
+)
 from watersmeet.spark.tables.metrics import RunMetrics, WaveMetrics
-from watersmeet.spark.tables.partitions import StagedPartitions, staged_partitions
+from watersmeet.spark.tables.partitions import StagedPartitions, sizes_of, staged_partitions
 from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of
+from watersmeet.spark.tables.progress import Wave, WaveProgress
 from watersmeet.spark.tables.ranging import ranged
 from watersmeet.spark.tables.results import read_results
 from watersmeet.spark.tables.staging import Relation, Staged, divided, staged
 from watersmeet.spark.tables.target import Target
 from watersmeet.spark.tables.waves import SMALL_BYTES, WHOLE, shares
+from watersmeet.store.exchange import Sections
 
-
-@dataclass(frozen=True)
-class WaveProgress:
-    """How far a join has come after a wave."""
-
-    wave: int
-    waves: int
-    rows_read: tuple[int, ...]
-    rows_total: tuple[int, ...]
-    rows_out: int
-    seconds: float
-    names: tuple[str, ...] = ("left", "right")
-
-    @property
-    def fraction(self) -> float:
-        """The fraction of all combinations of rows of which every row has been read."""
-        shares = [
-            read / total if total else 1.0
-            for read, total in zip(self.rows_read, self.rows_total, strict=True)
-        ]
-        return prod(shares)
-
-    def __str__(self) -> str:
-        named = zip(self.rows_read, self.names, strict=True)
-        read = " and ".join(f"{rows:,} {name}" for rows, name in named)
-        return (
-            f"wave {self.wave} of {self.waves}: {read} rows read, "
-            f"{self.rows_out:,} results after {self.seconds:.1f} s"
-        )
-
-
-@dataclass(frozen=True)
-class Wave:
-    """New rows of the result. `rows` may be used any number of times, also after the join."""
-
-    rows: DataFrame
-    progress: WaveProgress
-
-    def __repr__(self) -> str:
-        return f"<Wave: {self.rows}; {self.progress}>"
+# A process keeps one bundle of operators.
+_JOINING_HERE = threading.Lock()
 
 
 @dataclass
@@ -80,7 +54,7 @@ class _Done:
     """A wave that has been joined."""
 
     arrived: list[Arrivals]
-    """By instance."""
+    """By instance; nothing if the driver has joined all rows."""
     records: list[Record]
     progress: WaveProgress = field(init=False)
 
@@ -108,15 +82,20 @@ class JoinRun:
         plan: Plan,
         *,
         columns: StructType,
+        expected: Sequence[int | None],
         seed: int,
         files: RunFiles,
     ) -> None:
+        """`expected` is how many rows each table seems to have, if anything is known of it."""
         self._spark = spark
         self._relations = relations
         self._plan = plan
         self._columns = columns
+        self._expected = expected
         self._seed = seed
+        self._opened = False
         self._inputs: Inputs | None = None
+        self._small: small.Small | None = None
         self._staged: Staged = {}
         self._partitions: dict[int, StagedPartitions] = {}
         self._at_once: dict[int, str] = {}
@@ -128,7 +107,7 @@ class JoinRun:
         self._ahead = Ahead()
         self._files = files
         files.at_stop.append(self._ahead.stop)
-        self._advice = [str(advice) for advice in check_session(spark)]
+        self._advice = advice_for(spark)
         self.metrics = RunMetrics()
         # Does not remove results that a DataFrame can still read.
         self._abandoned = weakref.finalize(self, files.abandon)
@@ -136,7 +115,7 @@ class JoinRun:
 
     def __iter__(self) -> Iterator[Wave]:
         number = 0
-        while self._inputs is None or number < len(self._ends):
+        while not self._opened or number < len(self._ends):
             self._check_open()
             if number == len(self._done):
                 if self._stopped:
@@ -175,6 +154,7 @@ class JoinRun:
             partitions={input: each.count for input, each in self._partitions.items()},
             at_once=self._at_once,
             key_order=self._inputs.key_order if self._inputs else None,
+            is_small=self._small is not None,
             advice=self._advice,
             progress=self._done[-1].progress if self._done else None,
             metrics=self.metrics,
@@ -220,7 +200,7 @@ class JoinRun:
         self.close()
 
     def _complete(self) -> None:
-        while self._inputs is None or len(self._done) < len(self._ends):
+        while not self._opened or len(self._done) < len(self._ends):
             try:
                 if not self._stopped:
                     # No early rows are asked for, and a single wave is the least work.
@@ -241,48 +221,109 @@ class JoinRun:
             self._started = time.monotonic()
         number = len(self._done)
         begun = time.monotonic()
-        inputs = self._inputs or self._open(whole=whole)
-        files = self._ahead.take(number) or inputs.scan(number)
+        if not self._opened:
+            self._open(whole=whole)
+            self._opened = True
+        if self._small is not None:
+            self._deliver(_Done([], [self._small.record]), self._small.rows, begun=begun)
+            return
+        inputs = self._inputs
+        assert inputs is not None
+        here = self._is_here(number)
+        files = self._ahead.take(number) or inputs.scan(number, here=here)
         scanned = time.monotonic()
         arrived = arrivals(files, instances=self._plan.instances)
-        records = self._join(number, arrived)
+        records = self._join(number, arrived, here=here)
         if any("too_large" in record for record in records):
             self._open_again(inputs)
             self._advance(whole=False)
             return
-        joined = time.monotonic()
         pairs = zip(arrived, records, strict=True)
         known = [replace(each, rows_out=record["rows_out"]) for each, record in pairs]
-        done = _Done(known, records)
+        self._deliver(
+            _Done(known, records),
+            inputs.rows_in(number),
+            bytes_stored=sum(file.nbytes for table in files for file in table),
+            begun=begun,
+            scanned=scanned,
+        )
+        if number + 1 < len(self._ends):
+            self._ahead.begin(number + 1, inputs, spare=here)
+
+    def _is_here(self, number: int) -> bool:
+        """Whether the driver does the work of a wave's tasks: that of a small first wave, whose two
+        jobs would take several times as long."""
+        if number or len(self._ends) == 1 or not self._can_join_here:
+            return False
+        plain = (each.nbytes for each in self._relations if isinstance(each, PlainScan))
+        nbytes = max(bytes_of(self._plan.schemas, self._sizes(self._staged)), sum(plain))
+        return nbytes * self._ends[0] <= small.most_bytes(self._plan)
+
+    @property
+    def _can_join_here(self) -> bool:
+        """Whether the driver may join: not with a function of the user's, which might take long, or
+        end the process; and not for other machines, whose directories it may not have."""
+        return is_one_machine(self._spark) and not callable(self._plan.question.condition)
+
+    def _deliver(
+        self,
+        done: _Done,
+        rows_read: tuple[int, ...],
+        *,
+        bytes_stored: int = 0,
+        begun: float,
+        scanned: float | None = None,
+    ) -> None:
+        """Note a wave that has been joined."""
+        joined = time.monotonic()
+        scanned = joined if scanned is None else scanned
         self._done.append(done)
         self.metrics.waves.append(
             WaveMetrics.of(
-                records,
-                rows_read=inputs.rows_in(number),
-                bytes_stored=sum(file.nbytes for table in files for file in table),
+                done.records,
+                rows_read=rows_read,
+                bytes_stored=bytes_stored,
                 scan_seconds=scanned - begun,
                 join_seconds=joined - scanned,
             )
         )
-        done.progress = self._progress(joined, inputs)
-        if number + 1 < len(self._ends):
-            self._ahead.begin(number + 1, inputs)
+        done.progress = self._progress(joined)
 
-    def _open(self, *, whole: bool) -> Inputs:
+    def _open(self, *, whole: bool) -> None:
         """Let Spark compute and count the sides that need it, or their first partitions; then
-        choose instances and waves."""
-        if not whole:
+        choose instances and waves. Small tables are joined at once."""
+        most = min(small.most_bytes(self._plan), SMALL_BYTES)
+        may_be_small = self._can_join_here and small.may_be_small(
+            self._relations, self._plan, most=most
+        )
+        files: dict[int, list[Sections]] = {}
+        if may_be_small:
+            batches = small.collected(self._relations, self._plan, most=most)
+            if self._are_known(batches):
+                if self._join_small(batches, {}):
+                    return
+                may_be_small = False
+            if self._plan.placing is None:  # Else Spark computes them again, to look at them.
+                files |= small.stored(batches, self._plan)
+        at_once = may_be_small and small.seem_small(self._expected, self._plan, most=most)
+        if not whole and not at_once:
             found = staged_partitions(self._relations, self._plan, seed=self._seed)
             self._partitions, self._at_once = found
-        others = set(self._plan.inputs) - self._partitions.keys()
-        files, seen = staged(self._relations, self._plan, inputs=others)
-        for partitions in self._partitions.values():
-            partitions.begin()
+        others = set(self._plan.inputs) - self._partitions.keys() - files.keys()
+        computed, seen = staged(self._relations, self._plan, inputs=others)
+        files |= computed
+        side_by_side(self._spark, [each.begin for each in self._partitions.values()])
         if bytes_of(self._plan.schemas, self._sizes(files)) <= SMALL_BYTES:
             # So they seem. A single wave needs all of them, and then their sizes are known.
-            for partitions in self._partitions.values():
-                partitions.stage(partitions.count)
+            rest = [partial(each.stage, each.count) for each in self._partitions.values()]
+            side_by_side(self._spark, rest)
         sizes = self._sizes(files)
+        # The rows of joins of many tables are copied when they are staged.
+        may_be_small = may_be_small and self._plan.cube is None
+        if may_be_small and bytes_of(self._plan.schemas, sizes) <= most:
+            parts = {input: each.files(0, each.count) for input, each in self._partitions.items()}
+            if self._join_small({}, files | parts):
+                return
         if self._plan.placing is not None:
             self._plan = ranged(
                 self._spark, self._relations, sizes, plan=self._plan, seen=seen, seed=self._seed
@@ -308,23 +349,18 @@ class JoinRun:
         inputs.cut(self._ends)
         self._files.at_stop.append(partial(end_homes, self._plan))
         self._inputs = inputs
-        return inputs
+
+    def _are_known(self, batches: small.Collected) -> bool:
+        """Whether all tables are plain scans, or among those that were collected."""
+        return all(n in batches or isinstance(r, PlainScan) for n, r in enumerate(self._relations))
+
+    def _join_small(self, batches: small.Collected, files: Staged) -> bool:
+        """Join the tables here; False if the result is large."""
+        self._small = small.join_small(self._relations, self._plan, batches=batches, files=files)
+        return self._small is not None
 
     def _sizes(self, files: Staged) -> Sizes:
-        """Of all inputs: exact for what Spark has computed, extrapolated where it has computed some
-        partitions; for plain scans, rows before filters."""
-        rows, nbytes = [], []
-        for input, relation in enumerate(self._relations):
-            if isinstance(relation, PlainScan):
-                rows.append(relation.rows)
-                nbytes.append(0)
-            elif (partitions := self._partitions.get(input)) is not None:
-                rows.append(partitions.rows)
-                nbytes.append(partitions.nbytes)
-            else:
-                rows.append(sum(file.rows for file in files[input]))
-                nbytes.append(sum(file.nbytes for file in files[input]))
-        return Sizes(tuple(rows), tuple(nbytes))
+        return sizes_of(self._relations, files, self._partitions)
 
     def _shares(self, inputs: Inputs) -> list[float]:
         return shares(
@@ -339,7 +375,7 @@ class JoinRun:
         self._most_bytes = None
         inputs.cut(self._ends)
 
-    def _join(self, number: int, arrived: Sequence[Arrivals]) -> list[Record]:
+    def _join(self, number: int, arrived: Sequence[Arrivals], *, here: bool) -> list[Record]:
         plan, most_bytes = self._plan, self._most_bytes
 
         def task(instance: int) -> JoinTask:
@@ -348,9 +384,17 @@ class JoinRun:
             last = number + 1 == len(self._ends)
             return JoinTask(instance, waves, last=last, most_bytes=most_bytes)
 
+        tasks = [tuple(map(task, bundle)) for bundle in plan.bundles]
+        if here:
+            with _JOINING_HERE:
+                try:
+                    joined = [join_here(bundle, plan, iter(())) for bundle in tasks]
+                finally:
+                    cache.clear()  # Homes build these operators again, from little.
+            return [record for records in joined for record in records]
         bundles = run_tasks(
             self._spark,
-            [tuple(map(task, bundle)) for bundle in plan.bundles],
+            tasks,
             lambda bundle: {"records": join_wave(bundle, plan)},
             at_once=plan.slots.tasks,
             query=plan.query,
@@ -358,15 +402,14 @@ class JoinRun:
         )
         return [record for bundle in bundles for record in bundle["records"]]
 
-    def _progress(self, now: float, inputs: Inputs) -> WaveProgress:
+    def _progress(self, now: float) -> WaveProgress:
         assert self._started is not None
-        waves = range(len(self._done))
-        read = zip(*(inputs.rows_in(wave) for wave in waves), strict=True)
+        read = self.metrics.rows_read
         return WaveProgress(
             wave=len(self._done),
             waves=len(self._ends),
-            rows_read=tuple(map(sum, read)),
-            rows_total=tuple(table.rows for table in inputs.tables),
+            rows_read=read,
+            rows_total=tuple(table.rows for table in self._inputs.tables) if self._inputs else read,
             rows_out=self.metrics.rows_out,
             seconds=now - self._started,
             names=tuple(self._plan.names),

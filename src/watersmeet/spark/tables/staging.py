@@ -41,8 +41,8 @@ def staged(
                 query=plan.query,
                 what=f"staging the {plan.names[input]} side",
             )
-            files = map(Sections.from_description, records)
-            found[input] = sorted(files, key=lambda file: file.name)
+            files = sorted(map(Sections.from_description, records), key=lambda file: file.name)
+            found[input] = [replace(file, divided=_once(file, input, plan).rows) for file in files]
             if plan.placing is not None:
                 seen[Side(input)] = Histogram.of(records, source="a look at every staged block")
     return found, seen
@@ -58,7 +58,12 @@ def divided(spark: SparkSession, files: Staged, sizes: Sizes, *, plan: Plan) -> 
     if plan.cube is not None:
         if fitted.cube == plan.cube:
             return fitted, dict(files)
-        return fitted, {input: _again(spark, input, files[input], plan=fitted) for input in files}
+        return fitted, {
+            input: _again(
+                spark, input, [_once(file, input, plan) for file in files[input]], plan=fitted
+            )
+            for input in files
+        }
     if fitted.instances > plan.instances and fitted.keeps_operators:
         # The rows fit as they are divided; with more instances the join would be little faster.
         fitted = replace(fitted, instances=plan.instances)
@@ -66,6 +71,11 @@ def divided(spark: SparkSession, files: Staged, sizes: Sizes, *, plan: Plan) -> 
         input: divided_among(spark, input, files[input], before=plan, plan=fitted)
         for input in files
     }
+
+
+def _once(file: Sections, input: int, plan: Plan) -> Sections:
+    """The sections that have each row once. Those of joins of many tables have copies."""
+    return file if plan.cube is None else file.only(plan.cube.firsts(input, plan.dimensions))
 
 
 def divided_among(

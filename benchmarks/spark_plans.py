@@ -1,0 +1,70 @@
+"""Plans of Spark's that give the rows of a table: from files of several kinds, or from memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sf
+
+from benchmarks.relations import Table
+
+if TYPE_CHECKING:
+    from benchmarks.spark_peers import Stage
+
+
+def _as_csv(stage: Stage, table: Table) -> DataFrame:
+    folder = stage.settings["folders"][Path(table.folder).name]
+    return stage.spark.read.schema(stage.table(table).schema).csv(folder)
+
+
+def _with_udf(stage: Stage, table: Table) -> DataFrame:
+    """With a function of Python's that gives each value back."""
+    *others, value = table.columns
+    same = sf.udf(lambda value: value, "double")
+    return stage.table(table).select(*others, same(value).alias(value))
+
+
+def _united(stage: Stage, table: Table) -> DataFrame:
+    rows, key = stage.table(table), table.columns[0]
+    return rows.where(f"{key} % 2 = 0").union(rows.where(f"{key} % 2 = 1"))
+
+
+def _given(stage: Stage, table: Table) -> DataFrame:
+    """Rows of the program, which are given to Spark once."""
+    return _once(stage, table, lambda rows: stage.spark.createDataFrame(rows.toPandas()))
+
+
+def _cached(stage: Stage, table: Table) -> DataFrame:
+    return _once(stage, table, lambda rows: rows.cache())
+
+
+def _once(stage: Stage, table: Table, make: Callable[[DataFrame], DataFrame]) -> DataFrame:
+    key = (stage.settings["plan"], table.folder)
+    if key not in _MADE:
+        _MADE[key] = make(stage.table(table))
+        _MADE[key].count()
+    return _MADE[key]
+
+
+def _ranged(stage: Stage, table: Table) -> DataFrame:
+    """As many rows, with every key once, that Spark makes up."""
+    key, number, value = table.columns
+    rows = stage.settings["rows"]
+    return stage.spark.range(rows).selectExpr(
+        f"id AS {key}", f"id AS {number}", f"id / 8 AS {value}"
+    )
+
+
+PLANS: dict[str, Callable[[Stage, Table], DataFrame]] = {
+    "parquet": lambda stage, table: stage.table(table),
+    "csv": _as_csv,
+    "udf": _with_udf,
+    "union": _united,
+    "cached": _cached,
+    "given": _given,
+    "range": _ranged,
+}
+_MADE: dict[tuple[str, str], DataFrame] = {}

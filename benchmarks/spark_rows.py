@@ -1,0 +1,120 @@
+"""What `wm.join` costs beside Spark's own join where only Spark can compute the rows.
+
+2 M x 2 M rows from CSV, with a Python function, cached, and united: plans without a shuffle, which
+are computed some partitions at a time. Spark's own join is the better of two, with its own 200
+shuffle partitions and with 8, which suit two cores.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from benchmarks.cases import MB, Claim, Places
+from benchmarks.relations import expected, uniform
+from benchmarks.report import Row, Section, percent, seconds, times
+from benchmarks.spark_measured import SparkMeasured
+from benchmarks.spark_outside import SparkProcess
+
+ROWS, FILES = 2_000_000, 10
+MEMORY = 1024 * MB
+PARTITIONS = 8
+PLANS = {
+    "csv": "CSV files",
+    "udf": "a Python function on each side",
+    "cached": "cached rows",
+    "union": "a union on each side",
+}
+SPARK, SPARK_FEW, WAVES = (
+    "Spark's own join",
+    f"Spark's own, {PARTITIONS} partitions",
+    "ours, by waves",
+)
+PEERS = {SPARK: "spark_plan", SPARK_FEW: "spark_plan", WAVES: "waves_of_plan"}
+
+
+def run(places: Places, *, quick: bool) -> Section:
+    rows = ROWS // 10 if quick else ROWS
+    relations = uniform(places.file("tables"), rows=rows, files=FILES)
+    names = {plan: {peer: f"{plan}: {peer}" for peer in PEERS} for plan in PLANS}
+    right = expected(relations)
+    measured = SparkMeasured(
+        expected={name: right for each in names.values() for name in each.values()}
+    )
+    folders = {side: str(places.file("csv") / side) for side in ("left", "right")}
+    with SparkProcess(places.scratch / "spark") as process:
+        written = process.run(
+            "written_by_spark",
+            relations,
+            memory=MEMORY,
+            settings={"format": "csv", "folders": folders},
+        )
+        if written.failure:
+            raise RuntimeError(written.failure)
+        for repetition in range(2 if quick else 4):
+            for plan in PLANS:
+                for peer, name in names[plan].items():
+                    settings: dict[str, Any] = {"plan": plan, "folders": folders}
+                    if peer == SPARK_FEW:
+                        settings["partitions"] = PARTITIONS
+                    one = process.run(
+                        PEERS[peer],
+                        relations,
+                        memory=MEMORY,
+                        check=repetition == 0,
+                        settings=settings,
+                    )
+                    measured.add(name, one, quoted=repetition > 0)
+                    said = one.failure or seconds(one.seconds)
+                    print(f"  {repetition} {name}: {said}", file=sys.stderr, flush=True)
+    return Section(
+        name="spark-rows",
+        title="Tables that only Spark can read, on Spark",
+        note=f"{rows:,} rows a side, {right[0]:,} results to the noop sink, two tasks at a time, "
+        "on a warm session. `to Spark` is beside the better of Spark's own joins of the same rows.",
+        rows=[_row(measured, plan, name) for plan, each in names.items() for name in each.values()],
+        claims=[claim for plan, each in names.items() for claim in _claims(measured, plan, each)],
+        measured=measured,
+    )
+
+
+def best_of(measured: SparkMeasured, names: list[str]) -> str:
+    """The peer whose best run was the fastest."""
+    return min(names, key=lambda name: measured.total(name) or float("inf"))
+
+
+def _spark(measured: SparkMeasured, plan: str) -> str:
+    return best_of(measured, [f"{plan}: {peer}" for peer in (SPARK, SPARK_FEW)])
+
+
+def _row(measured: SparkMeasured, plan: str, name: str) -> Row:
+    total = measured.total(name)
+    return {
+        "rows from": PLANS[plan],
+        "engine": name.split(": ", 1)[1],
+        "first rows": seconds(measured.soonest(name, "first_seconds")),
+        "half": seconds(measured.soonest(name, "half_seconds")),
+        "all rows": seconds(total),
+        "to Spark": times(measured.ratio(total, _spark(measured, plan))),
+        "result": measured.verdict(name),
+    }
+
+
+def _claims(measured: SparkMeasured, plan: str, names: dict[str, str]) -> list[Claim]:
+    ours, spark = names[WAVES], _spark(measured, plan)
+    total = measured.ratio(measured.total(ours), spark)
+    first = measured.ratio(measured.soonest(ours, "first_seconds"), spark)
+    return [
+        Claim(
+            claim=f"Total by waves, {PLANS[plan]}",
+            target="at most 1.0x Spark's own join, exact",
+            measured=times(total),
+            holds=total is not None and total <= 1.0 and measured.exact([ours]),
+        ),
+        Claim(
+            claim=f"First rows by waves, {PLANS[plan]}",
+            target="at most 15% of Spark's total",
+            measured=percent(first),
+            holds=first is not None and first <= 0.15,
+        ),
+    ]
