@@ -233,7 +233,7 @@ BUGS = {
     "partners are not marked": Bug(
         "rpj",
         (Marks, "mark"),
-        "matching.mark(self.bits, places)",
+        "matching.mark(self.bits, self.base, stamps)",
         "pass",
     ),
     "marks are lost when a join is restored": Bug(

@@ -179,11 +179,11 @@ def test_rows_are_grouped_by_partition_oldest_first(codes: list[int], wanted: li
 @given(stamps=st.lists(st.integers(0, 63), max_size=30), more=st.lists(st.integers(0, 63)))
 def test_bits_are_set_once_and_told_once(stamps: list[int], more: list[int]) -> None:
     bits = np.zeros(8, np.uint8)
-    matching.mark(bits, np.array(stamps, np.int64))
+    matching.mark(bits, 0, np.array(stamps, np.int64))
     assert {n for n in range(64) if bits[n // 8] >> (n % 8) & 1} == set(stamps)
     fresh = np.empty(len(more), np.bool_)
-    matching.unmarked(bits, np.array(more, np.int64), fresh)
+    matching.unmarked(bits, 0, np.array(more, np.int64), fresh)
     assert fresh.tolist() == [stamp not in stamps for stamp in more]
-    matching.mark_new(bits, np.array(more, np.int64), fresh)
+    matching.mark_new(bits, 0, np.array(more, np.int64), fresh)
     assert fresh.tolist() == [s not in stamps and s not in more[:n] for n, s in enumerate(more)]
     assert {n for n in range(64) if bits[n // 8] >> (n % 8) & 1} == set(stamps) | set(more)

@@ -62,6 +62,21 @@ def test_large_pages_are_released_as_a_whole() -> None:
         assert left == arena.array.size or (arena.array.ctypes.data + left) % HUGE_PAGE == 0
 
 
+@pytest.mark.parametrize("huge", [True, False])
+def test_what_was_touched_once_goes_although_fewer_items_came_since(huge: bool) -> None:
+    """The system is not asked for memory that nobody has touched; what has been touched since it
+    was last asked must not be forgotten over that."""
+    page = HUGE_PAGE if huge else 2**16
+    arena = Arena(8 * page, np.uint8, huge=huge)
+    used = 4 * page - 1
+    arena.array[:used] = 7
+    for start, came in ((3 * page + 1, 0), (5, 3 * page), (5, 10)):
+        arena.release(start, used=used)
+        arena.array[start : start + came] = 7
+        used = start + came
+    assert np.count_nonzero(arena.array) <= 10 + 2 * page
+
+
 def test_releasing_from_the_end_or_beyond_does_nothing() -> None:
     arena = Arena(mmap.PAGESIZE, np.uint8)
     arena.array[:] = 7

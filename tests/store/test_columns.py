@@ -60,6 +60,28 @@ def test_rows_come_back_in_any_order(kind: pa.DataType, data: st.DataObject) -> 
 @pytest.mark.parametrize("kind", KINDS, ids=name_of)
 @settings(max_examples=15)
 @given(data=st.data())
+def test_chosen_values_are_added_as_if_they_had_been_copied_out_first(
+    kind: pa.DataType, data: st.DataObject
+) -> None:
+    pieces = data.draw(st.lists(arrays(kind, nulls=False), max_size=3))
+    pieces += data.draw(st.lists(arrays(kind), max_size=2))
+    column, copied, rows = make_column(kind, rows=ROOM, nbytes=ROOM), list[pa.Array](), 0
+    for piece in pieces:
+        size = len(piece)
+        wanted = data.draw(st.lists(st.booleans(), min_size=size, max_size=size))
+        chosen = np.flatnonzero(np.array(wanted, np.bool_))
+        column.append(rows, piece, chosen)
+        copied.append(piece.take(pa.array(chosen)))
+        rows += len(chosen)
+    content = pa.chunked_array(copied, kind).combine_chunks()
+    assert_holds(column, content, np.arange(rows))
+    column.close_gaps(np.arange(rows) % 2 == 0)
+    assert_holds(column, content.take(pa.array(np.arange(0, rows, 2))), np.arange((rows + 1) // 2))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=name_of)
+@settings(max_examples=15)
+@given(data=st.data())
 def test_closing_gaps_keeps_the_others_and_takes_more_after(
     kind: pa.DataType, data: st.DataObject
 ) -> None:

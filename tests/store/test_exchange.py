@@ -32,9 +32,10 @@ def written(storage: ExchangeDir) -> Sections:
 
 def test_each_instance_reads_its_own_rows_in_order(storage: ExchangeDir) -> None:
     file = Sections.from_description(written(storage).describe())
-    rows = list(storage.read_sections([file.by_instance()[0]], SCHEMA))
+    rows = list(storage.read_sections([file.of(0)], SCHEMA))
     assert pa.Table.from_batches(rows) == pa.Table.from_batches([block(0), block(200)])
-    assert file.by_instance().keys() == {0, 2}
+    assert list(storage.read_sections([file.of(1)], SCHEMA)) == []
+    assert file.by_instance() == {0: file.of(0), 2: file.of(2)}
     assert file.rows == 300
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from watersmeet.kernels import matching
 from watersmeet.store.index import HashIndex, PairBuffer
 
 # Equal in their low bits, so that all share a bucket, and different above.
@@ -34,6 +35,21 @@ def test_every_pair_is_found_once(stored: list[int], wanted: list[int], room: in
     have, want = np.array(stored, np.uint64), np.array(wanted, np.uint64)
     index = HashIndex.over(have)
     assert pairs_found(index, want, PairBuffer(room)) == pairs_by_definition(have, want)
+
+
+@pytest.mark.parametrize("group", [1, 2, 7])
+@pytest.mark.parametrize("room", [1, 5, 1000])
+def test_chains_are_followed_to_their_ends_in_groups_of_any_size(
+    group: int, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matching, "GROUP", group)
+    have = np.array([*COLLIDING, *COLLIDING[:3], 7], np.uint64)
+    want = np.array([COLLIDING[0], 7, 3, *COLLIDING, COLLIDING[0]], np.uint64)
+    index = HashIndex.over(have)
+    assert pairs_found(index, want, PairBuffer(room)) == pairs_by_definition(have, want)
+    late = [(rows >= 4).all() for rows, _ in index.find(want, PairBuffer(room), floor=4)]
+    assert late
+    assert all(late)
 
 
 @pytest.mark.parametrize("sizes", [[1023, 1, 1], [1024, 1], [700, 700, 2000, 1], [5000]], ids=str)

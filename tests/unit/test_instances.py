@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from watersmeet.operators.family import ALGORITHMS
 from watersmeet.operators.question import Question
 from watersmeet.spark import cache
 from watersmeet.spark.cluster import TaskSlots
-from watersmeet.spark.tables.instances import JoinTask, arrivals, join_wave
+from watersmeet.spark.tables.instances import Arrivals, JoinTask, arrivals, join_wave
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.scanning import routed
 from watersmeet.store.exchange import ExchangeDir, Sections
@@ -66,6 +67,13 @@ def scanned(plan: Plan, tables: tuple[pa.Table, pa.Table], cuts: list[float]) ->
     return waves
 
 
+def arrived(
+    instance: int, files: list[list[Sections]], plan: Plan, *, rows_out: int | None = None
+) -> Arrivals:
+    """What a wave brings to one instance."""
+    return replace(arrivals(files, instances=plan.instances)[instance], rows_out=rows_out)
+
+
 def joined(plan: Plan, waves: list[list[list[Sections]]], lost: list[bool]) -> list[pa.RecordBatch]:
     """All waves in all instances; where an operator is lost, it has to be built again."""
     found: list[pa.RecordBatch] = []
@@ -73,9 +81,10 @@ def joined(plan: Plan, waves: list[list[list[Sections]]], lost: list[bool]) -> l
     for number, _ in enumerate(waves):
         records = []
         for instance in range(plan.instances):
+            known = [*(rows[instance] for rows in rows_out), None]
             seen = tuple(
-                arrivals(instance, files, rows_out=rows_out[n][instance] if n < number else None)
-                for n, files in enumerate(waves[: number + 1])
+                arrived(instance, files, plan, rows_out=rows)
+                for files, rows in zip(waves[: number + 1], known, strict=True)
             )
             if lost[(number + instance) % len(lost)]:
                 cache.take(("nobody", 0, 0))
@@ -120,7 +129,7 @@ def test_an_operator_that_comes_out_otherwise_is_noticed(tmp_path: Path) -> None
     tables = (table(Side.LEFT, [1] * 50, "x"), table(Side.RIGHT, [1] * 50, "x"))
     asked = plan(tmp_path, algorithm="rpj", how="inner", instances=1)
     first, second = scanned(asked, tables, [0.5])
-    seen = (arrivals(0, first, rows_out=625 + 1), arrivals(0, second))
+    seen = (arrived(0, first, asked, rows_out=625 + 1), arrived(0, second, asked))
     with pytest.raises(StateError, match="626 rows in wave 1 and 625"):
         join_wave([JoinTask(0, seen, last=True)], asked)
 
@@ -134,7 +143,7 @@ def test_an_operator_that_missed_a_wave_is_not_used(tmp_path: Path) -> None:
     stale: Any = None
     for number in range(1, 4):
         seen = tuple(
-            arrivals(0, files, rows_out=rows_out[n] if n < len(rows_out) else None)
+            arrived(0, files, asked, rows_out=rows_out[n] if n < len(rows_out) else None)
             for n, files in enumerate(waves[:number])
         )
         if number == 2:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from watersmeet.errors import InvalidArgument, SchemaError
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.stage import Stage
-from watersmeet.rows.address import Index, KeyBuffers, Matches, Rows
+from watersmeet.rows.address import Index, KeyBuffers, Matches, Rows, RowSource
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.schema import JoinSchema
 
@@ -162,6 +162,54 @@ def test_no_matches_become_no_rows(how: JoinType) -> None:
     batch = schema.materialise(matches(rows(orders), right))
     assert batch.num_rows == 0
     assert batch.schema == schema.output
+
+
+class _Table:
+    """Rows that are not those of a batch which has just come; it says which columns are copied."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._rows = BatchRows(batch)
+        self.copied: list[int] = []
+
+    def take(self, column: int, index: Index) -> pa.Array:
+        self.copied.append(column)
+        return self._rows.take(column, index)
+
+    def widths(self, column: int, index: Index) -> Index:
+        return self._rows.widths(column, index)
+
+    def longest(self, columns: Sequence[int]) -> int:
+        return self._rows.longest(columns)
+
+    def key_buffers(self, column: int) -> KeyBuffers:
+        return self._rows.key_buffers(column)
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right"])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.date32(), pa.timestamp("us", "UTC")], ids=str)
+def test_a_whole_key_is_copied_from_the_batch_that_came(how: str, kind: pa.DataType) -> None:
+    schema = pa.schema({"key": kind, "n": pa.int64()})
+    keys = pa.array([4, 5], pa.int32() if kind == pa.date32() else pa.int64())
+    batch = pa.record_batch([keys.cast(kind), pa.array([7, 8])], schema)
+    joined = JoinSchema.resolve(schema, schema, "key", how)
+    for stored in Side:
+        table, one = _Table(batch), np.array([1])
+        sources: list[RowSource] = [BatchRows(batch), BatchRows(batch)]
+        sources[stored] = table
+        left, right = (Rows(source, one) for source in sources)
+        found = joined.materialise(Matches((left, right), Stage.MM))
+        assert found.column("key").equals(batch.column("key").slice(1))
+        assert table.copied == [1], "its key is not read"
+
+
+def test_a_key_that_may_be_written_in_several_ways_is_that_of_its_own_side() -> None:
+    """-0.0 equals 0.0, and the result has the left one."""
+    schema = pa.schema({"key": pa.float64()})
+    left, right = (pa.record_batch([[value]], schema) for value in (-0.0, 0.0))
+    joined = JoinSchema.resolve(schema, schema, "key", "inner")
+    rows = (Rows(_Table(left), np.array([0])), Rows(BatchRows(right), np.array([0])))
+    (key,) = joined.materialise(Matches(rows, Stage.MM)).column("key").to_pylist()
+    assert np.signbit(key)
 
 
 def test_a_full_join_says_when_a_key_does_not_fit_the_shared_type() -> None:

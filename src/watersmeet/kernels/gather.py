@@ -51,6 +51,25 @@ def prefix_lengths(offsets, data, out):
             position += 1
 
 
+@njit(
+    [
+        types.void(offsets, _BYTES, _I64, types.int64, _OUT_I64, _OUT_BYTES)
+        for offsets in (_I64, types.Array(types.int32, 1, "C", readonly=True))
+    ],
+    cache=True,
+    nogil=True,
+)
+def append_bytes(offsets, data, index, at, out_offsets, out):
+    """Lay the chosen values behind the first `at` ones of another column."""
+    position = out_offsets[at]
+    for k in range(index.size):
+        start, stop = np.int64(offsets[index[k]]), np.int64(offsets[index[k] + 1])
+        for b in range(start, stop):
+            out[position + b - start] = data[b]
+        position += stop - start
+        out_offsets[at + k + 1] = position
+
+
 @njit(types.void(_OUT_I64, _OUT_BYTES, _MASK), cache=True, nogil=True)
 def close_gaps(offsets, data, keep):
     """Move the kept values to the front, in place and in order."""

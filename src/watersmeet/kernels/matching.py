@@ -21,13 +21,14 @@ _HISTORY = types.Array(types.int64, 2, "C", readonly=True)
 _RANGES = types.Array(types.uint64, 2, "C", readonly=True)
 _NODES = types.Array(types.uint64, 2, "C")
 _OUT = types.Array(types.int64, 1, "C")
+_PAIR = types.Array(types.int64, 2, "C")
 _HEADS = types.Array(types.int32, 1, "C")
 _BITS = types.Array(types.uint8, 1, "C")
 _MASK = types.Array(types.boolean, 1, "C")
+_KEPT = types.Array(types.boolean, 1, "C", readonly=True)
 
-# How many probes are in flight together. Their loads do not depend on each other, so the
-# processor fetches them at once; 64 was as good as 256 and better than 16 (bench: scaling).
-_GROUP = 64
+GROUP = 1024
+"""How many chains are followed together."""
 
 
 @njit(types.void(_HEADS, _NODES, _U64, types.int64), cache=True, nogil=True)
@@ -53,69 +54,57 @@ def link(heads, nodes, count):
 
 
 @njit(
-    types.UniTuple(types.int64, 3)(
-        _HEADS, _NODES, _U64, types.int64, types.int64, types.int64, _OUT, _OUT
-    ),
+    types.int64(_HEADS, _NODES, _U64, types.int64, _OUT, _PAIR, _OUT, _OUT),
     cache=True,
     nogil=True,
 )
-def probe(heads, nodes, wanted, floor, start, resume, rows, asked):
-    """Pair wanted[start:] with stored rows of equal hash until `rows` and `asked` are full.
+def probe(heads, nodes, wanted, floor, state, chains, rows, asked):
+    """Pair wanted rows with stored rows of equal hash until `rows` and `asked` are full; returns
+    how many pairs were written.
 
     Rows numbered below `floor` are left out: chains go from new rows to old ones, so a search ends
-    at the first such row. `resume` is the row at which to go on in the chain of wanted[start], or
-    -2 to begin that chain. Returns how many pairs were written, and (start, resume) for the next
-    call; start equals wanted.size when all is done.
+    at the first such row. `state` has which wanted row begins the next group, and how many chains
+    of the last one are not at their end; both are 0 in the first call, and all is done when the
+    first is wanted.size and the second is 0. `chains` has, for each of these, the row where it goes
+    on, and whom it is searched for; it is as long as a group is.
+
+    A group goes along its chains together, a row of each at a time: these loads do not depend on
+    each other, so the processor fetches them at once. Nothing branches on what is found, which
+    cannot be foreseen: each such branch would wait for its row. With one chain after the other
+    a probe of a table of 300,000 rows took 27 ns instead of 15, on a machine that was not quiet.
     """
     mask = np.uint64(heads.size - 1)
-    limit = rows.size
+    limit, group = rows.size, chains.shape[1]
     found = 0
-    i = start
-    if resume >= -1:
-        row = resume
-        while row >= floor:
-            if nodes[row, 0] == wanted[i]:
-                if found == limit:
-                    return found, i, row
-                rows[found] = row
-                asked[found] = i
-                found += 1
+    following, going = state[0], state[1]
+    while True:
+        if going == 0:
+            if following >= wanted.size:
+                break
+            stop = min(following + group, wanted.size)
+            for k in range(following, stop):
+                row = np.int64(heads[wanted[k] & mask])
+                chains[0, going], chains[1, going] = row, k
+                going += row >= floor
+            following = stop
+            continue
+        count = min(going, limit - found)
+        if count == 0:
+            break
+        left = 0
+        for chain in range(count):
+            row, k = chains[0, chain], chains[1, chain]
+            rows[found], asked[found] = row, k
+            found += nodes[row, 0] == wanted[k]
             row = np.int64(nodes[row, 1])
-        i += 1
-
-    first = np.empty(_GROUP, np.int64)
-    hashes = np.empty(_GROUP, np.uint64)
-    nexts = np.empty(_GROUP, np.int64)
-    while i < wanted.size:
-        size = min(_GROUP, wanted.size - i)
-        for k in range(size):
-            first[k] = heads[wanted[i + k] & mask]
-        for k in range(size):
-            row = max(first[k], 0)
-            hashes[k] = nodes[row, 0]
-            nexts[k] = np.int64(nodes[row, 1])
-        for k in range(size):
-            row = first[k]
-            if row < floor:
-                continue
-            want = wanted[i + k]
-            if hashes[k] == want:
-                if found == limit:
-                    return found, i + k, row
-                rows[found] = row
-                asked[found] = i + k
-                found += 1
-            row = nexts[k]
-            while row >= floor:
-                if nodes[row, 0] == want:
-                    if found == limit:
-                        return found, i + k, row
-                    rows[found] = row
-                    asked[found] = i + k
-                    found += 1
-                row = np.int64(nodes[row, 1])
-        i += size
-    return found, i, -2
+            chains[0, left], chains[1, left] = row, k
+            left += row >= floor
+        for chain in range(count, going):
+            chains[0, left], chains[1, left] = chains[0, chain], chains[1, chain]
+            left += 1
+        going = left
+    state[0], state[1] = following, going
+    return found
 
 
 @njit(inline="always")
@@ -142,6 +131,14 @@ def group_rows(nodes, count, places, cursor, grouped):
 def count_partitions(hashes, counts):
     for i in range(hashes.size):
         counts[_partition(hashes[i], counts.size)] += 1
+
+
+@njit(types.void(_NODES, _KEPT, _OUT), cache=True, nogil=True)
+def count_dropped(nodes, keep, counts):
+    """Count the rows that are not kept, by partition."""
+    for row in range(keep.size):
+        if not keep[row]:
+            counts[_partition(nodes[row, 0], counts.size)] += 1
 
 
 # ---- who has met whom (operators/progressive/history.py explains the entries) -------------------
@@ -234,25 +231,43 @@ def drop_met(
 # ---- rows that have found a partner -------------------------------------------------------------
 
 
-@njit(types.void(_BITS, _I64), cache=True, nogil=True)
-def mark(bits, stamps):
+@njit(types.UniTuple(types.int64, 2)(_I64), cache=True, nogil=True)
+def extent(stamps):
+    """The first and the last of some stamps; those of none are the last and the first possible."""
+    first, last = np.int64(_STILL_HERE), np.int64(-1)
     for k in range(stamps.size):
-        bits[stamps[k] >> 3] |= np.uint8(1 << (stamps[k] & 7))
+        first, last = min(first, stamps[k]), max(last, stamps[k])
+    return first, last
 
 
-@njit(types.void(_BITS, _I64, _MASK), cache=True, nogil=True)
-def mark_new(bits, stamps, fresh):
+@njit(types.void(_BITS, types.int64, _I64), cache=True, nogil=True)
+def mark(bits, base, stamps):
+    """Mark rows. The first bit is that of the stamp `base`, and there is one for each row."""
+    for k in range(stamps.size):
+        place = stamps[k] - base
+        bits[place >> 3] |= np.uint8(1 << (place & 7))
+
+
+@njit(types.void(_BITS, types.int64, _I64, _MASK), cache=True, nogil=True)
+def mark_new(bits, base, stamps, fresh):
     """Mark rows, and write to `fresh` which were unmarked; of a row that comes twice, the first."""
     for k in range(stamps.size):
-        bit = np.uint8(1 << (stamps[k] & 7))
-        fresh[k] = (bits[stamps[k] >> 3] & bit) == 0
-        bits[stamps[k] >> 3] |= bit
+        place = stamps[k] - base
+        bit = np.uint8(1 << (place & 7))
+        fresh[k] = (bits[place >> 3] & bit) == 0
+        bits[place >> 3] |= bit
 
 
-@njit(types.void(_BITS, _I64, _MASK), cache=True, nogil=True)
-def unmarked(bits, stamps, fresh):
+@njit(types.void(_BITS, types.int64, _I64, _MASK), cache=True, nogil=True)
+def unmarked(bits, base, stamps, fresh):
+    """Which rows have no mark: none of those before `base`, and all behind the last bit."""
     for k in range(stamps.size):
-        fresh[k] = (bits[stamps[k] >> 3] & np.uint8(1 << (stamps[k] & 7))) == 0
+        place = stamps[k] - base
+        if place < 0:
+            fresh[k] = False
+        else:
+            at = place >> 3
+            fresh[k] = at >= bits.size or (bits[at] & np.uint8(1 << (place & 7))) == 0
 
 
 # ---- distinct values ----------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from watersmeet.errors import SchemaError
@@ -24,7 +23,7 @@ from watersmeet.rows.address import KeyBuffers, Rows
 from watersmeet.rows.batch import key_buffers
 from watersmeet.rows.encoded import Encoded
 from watersmeet.rows.leaves import Fixed, LeafType, Leaves, Mask, slots_of
-from watersmeet.rows.types import is_bytes
+from watersmeet.rows.types import is_bytes, is_whole
 
 Hashes = NDArray[np.uint64]
 Rehash = Callable[[Hashes], Hashes]
@@ -85,7 +84,7 @@ def _compared_as_stored(column: KeyColumn, schemas: tuple[pa.Schema, pa.Schema])
     """Whether two values are equal exactly if their bytes in the stored rows are. Floating-point
     numbers have several zeros, and booleans are bits."""
     kind = column.kind
-    if not (pt.is_integer(kind) or pt.is_date(kind) or pt.is_timestamp(kind)):
+    if not is_whole(kind):
         return False
     return all(schemas[side].field(column.of(side)).type == kind for side in Side)
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 from watersmeet.errors import SchemaError
 from watersmeet.model import JoinType, Side
 from watersmeet.rows.address import Rows
+from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.intake import kept_type
-from watersmeet.rows.types import converted
+from watersmeet.rows.types import converted, is_whole
 
 Schemas = tuple[pa.Schema, pa.Schema]
 
@@ -27,15 +28,30 @@ class OutputColumn:
     field: pa.Field
     suppliers: tuple[tuple[int, int], ...]
     cast: bool
+    same: tuple[int, int] | None = None
+    """Another input and column that has the very same values wherever a result has rows of both."""
 
     def gather(self, rows: Sequence[Rows | None], count: int) -> pa.Array:
         """The values for `count` result rows, which consist of `rows` of each input."""
+        if self.same is not None and self._is_nearer(rows):
+            part = rows[self.same[0]]
+            assert part is not None
+            return part.source.take(self.same[1], part.index)
         for input, column in self.suppliers:
             part = rows[input]
             if part is not None:
                 values = part.source.take(column, part.index)
                 return self._wrapped(self._converted(values) if self.cast else values)
         return self._wrapped(pa.nulls(count, kept_type(self.field.type)))
+
+    def _is_nearer(self, rows: Sequence[Rows | None]) -> bool:
+        """Whether the other column is that of a batch, and this one that of a table, which may be
+        far larger than the processor's caches."""
+        assert self.same is not None
+        mine, other = rows[self.suppliers[0][0]], rows[self.same[0]]
+        if mine is None or other is None or isinstance(mine.source, BatchRows):
+            return False
+        return isinstance(other.source, BatchRows)
 
     def _wrapped(self, values: pa.Array) -> pa.Array:
         """The values in the extension type of the field, if it has one; rows are kept without."""
@@ -150,10 +166,14 @@ def _shared_key(
 ) -> OutputColumn:
     left, right = (schemas[ends[end]].field(key.of(end)) for end in Side)
     places = [(ends[end], schemas[ends[end]].get_field_index(key.of(end))) for end in Side]
+    # Numbers, dates and times that are equal are so to the last bit, unlike floats and texts.
+    plain = is_whole(key.kind) and left.type == right.type == key.kind
     if how is JoinType.RIGHT:
-        return OutputColumn(right, (places[Side.RIGHT],), cast=False)
+        same = places[Side.LEFT] if plain else None
+        return OutputColumn(right, (places[Side.RIGHT],), cast=False, same=same)
     if how is not JoinType.FULL:
-        return OutputColumn(left, (places[Side.LEFT],), cast=False)
+        same = places[Side.RIGHT] if plain else None
+        return OutputColumn(left, (places[Side.LEFT],), cast=False, same=same)
     kind = left.type if left.type == right.type else key.kind
     field = pa.field(key.left, kind, True, metadata=left.metadata)
     return OutputColumn(field, tuple(places), cast=left.type != right.type)

@@ -111,6 +111,11 @@ def _supported(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
+def is_whole(kind: pa.DataType) -> bool:
+    """Whether values of a type are whole numbers, of which equal ones have equal bits."""
+    return bool(pt.is_integer(kind) or pt.is_date(kind) or pt.is_timestamp(kind))
+
+
 def is_bytes(kind: pa.DataType) -> bool:
     return bool(
         pt.is_string(kind)

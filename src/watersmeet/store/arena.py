@@ -52,9 +52,14 @@ class Arena:
         self._spare = int(min(_SPARE_BYTES, _SPARE_SHARE * nbytes))
         self._before = int(self.array.ctypes.data) % HUGE_PAGE if self._huge else 0
         """Bytes of the first large page that lie before the first item."""
+        self._touched = 0
+        """No byte from here on is in memory, but for items that came since the last release."""
 
-    def release(self, start: int) -> None:
-        """Drop the items from `start` on, and hand back their memory but for a little of it."""
+    def release(self, start: int, *, used: int | None = None) -> None:
+        """Drop the items from `start` on, and hand back their memory but for a little of it.
+
+        `used` is how many items there have been at most since the last call, if that is known: the
+        system is not asked for memory that was never touched."""
         first = start * self._item
         if self._huge:  # whole pages only: what is left of one is small pages from then on
             first = max(first, 1)  # and the first one stays, however few items are left
@@ -62,5 +67,7 @@ class Arena:
         else:
             first += self._spare
             first += -first % mmap.PAGESIZE
-        if first < len(self._map):
+        self._touched = max(self._touched, len(self._map) if used is None else used * self._item)
+        if first < self._touched:
             self._map.madvise(mmap.MADV_DONTNEED, first, len(self._map) - first)
+            self._touched = first

@@ -31,7 +31,9 @@ class Column(Protocol):
         """Bytes that all stored values take beyond `fixed_bytes` for each."""
         ...
 
-    def append(self, at: int, values: pa.Array) -> None: ...
+    def append(self, at: int, values: pa.Array, chosen: Index | None = None) -> None:
+        """Add values, or those of them that are chosen by position."""
+        ...
 
     def take(self, index: Index) -> pa.Array: ...
 
@@ -114,7 +116,9 @@ class ArrowColumn:
         self.variable_bytes = 0
         self.fixed_bytes = 8
 
-    def append(self, at: int, values: pa.Array) -> None:
+    def append(self, at: int, values: pa.Array, chosen: Index | None = None) -> None:
+        if chosen is not None:
+            values = values.take(pa.array(chosen))
         parts = max(1, min(len(values), -(-int(values.nbytes) // _LARGEST_PIECE)))
         rows = -(-len(values) // parts)
         for start in range(0, len(values), max(rows, 1)):

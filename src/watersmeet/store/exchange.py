@@ -48,6 +48,11 @@ class Sections:
         sections = tuple(Section(*section) for section in described["sections"])
         return cls(described["name"], sections)
 
+    def of(self, instance: int) -> Sections:
+        """The sections that one instance has to read."""
+        mine = tuple(section for section in self.sections if section.instance == instance)
+        return Sections(self.name, mine)
+
     def by_instance(self) -> dict[int, Sections]:
         """The sections that each instance has to read."""
         found: dict[int, list[Section]] = defaultdict(list)

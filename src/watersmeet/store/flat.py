@@ -27,8 +27,12 @@ class Validity:
         self._rows = rows
         self._arena: Arena | None = None
 
+    def matters(self, values: pa.Array) -> bool:
+        """Whether it is kept which of these values are there."""
+        return values.null_count > 0 or self._arena is not None
+
     def append(self, at: int, values: pa.Array) -> None:
-        if values.null_count == 0 and self._arena is None:
+        if not self.matters(values):
             return
         if self._arena is None:
             self._arena = Arena(self._rows, np.bool_)
@@ -79,14 +83,20 @@ class FixedColumn:
         self._arena = Arena(rows, np.bool_ if self._boolean else dtype)
         self._valid = Validity(rows)
         self._width = width
+        self._rows = 0
         self.fixed_bytes = width + 1
 
     variable_bytes = 0
 
-    def append(self, at: int, values: pa.Array) -> None:
+    def append(self, at: int, values: pa.Array, chosen: Index | None = None) -> None:
+        if chosen is not None and (self._boolean or self._valid.matters(values)):
+            values, chosen = values.take(pa.array(chosen)), None
         self._valid.append(at, values)
-        stored = self._arena.array[at : at + len(values)]
-        if self._boolean:
+        self._rows = at + (len(values) if chosen is None else len(chosen))
+        stored = self._arena.array[at : self._rows]
+        if chosen is not None:
+            stored[:] = bytes_of_fixed(values, self._width).view(stored.dtype)[chosen]
+        elif self._boolean:
             stored[:] = values.fill_null(False).to_numpy(zero_copy_only=False)
         elif len(values):
             stored[:] = bytes_of_fixed(values, self._width).view(stored.dtype)
@@ -99,13 +109,15 @@ class FixedColumn:
         return pa.Array.from_buffers(self._kind, len(index), buffers)
 
     def close_gaps(self, keep: Mask) -> None:
-        self._arena.release(close_fixed(self._arena.array, keep))
+        used, self._rows = self._rows, close_fixed(self._arena.array, keep)
+        self._arena.release(self._rows, used=used)
         self._valid.close_gaps(keep)
 
     def keep_ranges(self, starts: Index, stops: Index) -> None:
         data = self._arena.array.view(np.uint8)
         kept = ranges.move_ranges(data, starts * self._width, stops * self._width)
-        self._arena.release(kept // self._width)
+        used, self._rows = self._rows, kept // self._width
+        self._arena.release(self._rows, used=used)
         self._valid.keep_ranges(starts, stops)
 
     def values(self) -> FixedValues:
@@ -135,9 +147,15 @@ class BytesColumn:
     def variable_bytes(self) -> int:
         return int(self._offsets.array[self._rows])
 
-    def append(self, at: int, values: pa.Array) -> None:
+    def append(self, at: int, values: pa.Array, chosen: Index | None = None) -> None:
+        if chosen is not None and self._valid.matters(values):
+            values, chosen = values.take(pa.array(chosen)), None
         self._valid.append(at, values)
         data, offsets = bytes_of_variable(values)
+        if chosen is not None:
+            gather.append_bytes(offsets, data, chosen, at, self._offsets.array, self._data.array)
+            self._rows = at + len(chosen)
+            return
         used, first, last = self.variable_bytes, int(offsets[0]), int(offsets[-1])
         self._data.array[used : used + last - first] = data[first:last]
         self._rows = at + len(values)
@@ -152,10 +170,11 @@ class BytesColumn:
         return pa.Array.from_buffers(self._kind, len(index), buffers)
 
     def close_gaps(self, keep: Mask) -> None:
+        rows, nbytes = self._rows, self.variable_bytes
         gather.close_gaps(self._offsets.array, self._data.array, keep)
         self._rows = int(np.count_nonzero(keep))
-        self._offsets.release(self._rows + 1)
-        self._data.release(self.variable_bytes)
+        self._offsets.release(self._rows + 1, used=rows + 1)
+        self._data.release(self.variable_bytes, used=nbytes)
         self._valid.close_gaps(keep)
 
     def keep_ranges(self, starts: Index, stops: Index) -> None:

@@ -104,17 +104,18 @@ class HashIndex:
         self, wanted: Codes, pairs: PairBuffer, floor: int = 0, *, until: Codes | None = None
     ) -> Iterator[tuple[Numbers, Numbers]]:
         assert until is None or until is wanted, "hashes have no order"
-        start, resume = 0, -2
-        while start < wanted.size:
-            found, start, resume = matching.probe(
-                self._heads, self.nodes, wanted, floor, start, resume, pairs.first, pairs.second
+        state = np.zeros(2, np.int64)
+        chains = np.empty((2, min(matching.GROUP, wanted.size)), np.int64)
+        while state[0] < wanted.size or state[1]:
+            found = matching.probe(
+                self._heads, self.nodes, wanted, floor, state, chains, pairs.first, pairs.second
             )
             if found:
                 yield pairs.first[:found], pairs.second[:found]
 
     def drop(self, keep: Mask) -> None:
-        self._rows = close_fixed(self.nodes, keep)
-        self._arena.release(2 * self._rows)
+        used, self._rows = self._rows, close_fixed(self.nodes, keep)
+        self._arena.release(2 * self._rows, used=2 * used)
         if self.indexed:
             self._link_again()
 

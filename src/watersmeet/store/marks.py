@@ -47,22 +47,19 @@ class Marks:
             self.base += 8 * gone
 
     def mark(self, stamps: NDArray[np.int64]) -> None:
-        places = self._places(stamps)
-        matching.mark(self.bits, places)
+        self._cover_all(stamps)
+        matching.mark(self.bits, self.base, stamps)
 
     def mark_new(self, stamps: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Mark, and tell which had no mark before."""
-        places, fresh = self._places(stamps), np.empty(stamps.size, np.bool_)
-        matching.mark_new(self.bits, places, fresh)
+        fresh = np.empty(stamps.size, np.bool_)
+        self._cover_all(stamps)
+        matching.mark_new(self.bits, self.base, stamps, fresh)
         return fresh
 
     def unmarked(self, stamps: NDArray[np.int64]) -> NDArray[np.bool_]:
-        there = stamps >= self.base
-        if not there.all():
-            there[there] = self.unmarked(stamps[there])
-            return np.asarray(there)
-        places, fresh = self._places(stamps), np.empty(stamps.size, np.bool_)
-        matching.unmarked(self.bits, places, fresh)
+        fresh = np.empty(stamps.size, np.bool_)
+        matching.unmarked(self.bits, self.base, stamps, fresh)
         return fresh
 
     def to_save(self) -> NDArray[np.uint8]:
@@ -78,16 +75,12 @@ class Marks:
         marks.bits[: len(bits)] = bits
         return marks
 
-    def _places(self, stamps: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which bits belong to these stamps. Kernels would write outside of the array, so there is
-        a bit for each: saved marks end with the last row that had one, and rows behind it wait.
-        May replace `bits`: whoever hands both to a kernel asks for the places first."""
-        if not stamps.size:
-            return stamps
-        self.cover(int(stamps.max()) + 1)
-        places = stamps - self.base if self.base else stamps
-        assert places.min() >= 0, "a row is marked that counts as dropped"
-        return places
+    def _cover_all(self, stamps: NDArray[np.int64]) -> None:
+        """Have a bit for each of these: kernels would write outside of the array. Saved marks end
+        with the last row that had one, and rows behind it wait."""
+        first, last = matching.extent(stamps)
+        assert first >= self.base, "a row is marked that counts as dropped"
+        self.cover(last + 1)
 
     def _move(self, first: int, size: int) -> None:
         """Go on with the bytes from `first` on, in an array of this size."""

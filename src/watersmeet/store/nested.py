@@ -22,6 +22,7 @@ from watersmeet.rows.values import (
     Values,
     elements_of,
     own_offsets,
+    taken,
 )
 from watersmeet.store.arena import Arena
 from watersmeet.store.flat import Validity
@@ -35,7 +36,7 @@ class Part(Protocol):
     @property
     def variable_bytes(self) -> int: ...
 
-    def append(self, at: int, values: pa.Array) -> None: ...
+    def append(self, at: int, values: pa.Array, chosen: Index | None = None) -> None: ...
 
     def keep_ranges(self, starts: Index, stops: Index) -> None:
         """Drop all rows but starts[k] .. stops[k] - 1 of every k; `starts` ascend."""
@@ -56,6 +57,12 @@ class _Nested(ABC):
 
     @abstractmethod
     def keep_ranges(self, starts: Index, stops: Index) -> None: ...
+
+    @abstractmethod
+    def _append(self, at: int, values: pa.Array) -> None: ...
+
+    def append(self, at: int, values: pa.Array, chosen: Index | None = None) -> None:
+        self._append(at, values if chosen is None else taken(values, chosen))
 
     def take(self, index: Index) -> pa.Array:
         return self.values().taken(index)
@@ -82,7 +89,7 @@ class StructColumn(_Nested):
     def variable_bytes(self) -> int:
         return sum(field.variable_bytes for field in self._fields)
 
-    def append(self, at: int, values: pa.Array) -> None:
+    def _append(self, at: int, values: pa.Array) -> None:
         self._valid.append(at, values)
         for number, field in enumerate(self._fields):
             field.append(at, values.field(number))
@@ -116,7 +123,7 @@ class ListColumn(_Nested):
     def _count(self) -> int:
         return int(self._offsets.array[self._rows])
 
-    def append(self, at: int, values: pa.Array) -> None:
+    def _append(self, at: int, values: pa.Array) -> None:
         self._valid.append(at, values)
         count = self._count
         self._elements.append(count, elements_of(values))
@@ -149,7 +156,7 @@ class FixedListColumn(_Nested):
     def variable_bytes(self) -> int:
         return self._elements.variable_bytes
 
-    def append(self, at: int, values: pa.Array) -> None:
+    def _append(self, at: int, values: pa.Array) -> None:
         self._valid.append(at, values)
         self._elements.append(at * self._size, elements_of(values))
 

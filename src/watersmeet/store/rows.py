@@ -77,10 +77,13 @@ class RowStore:
         """An upper bound of the bytes that values of variable width took in any row so far."""
         return self._longest
 
-    def append(self, stamps: NDArray[np.int64], rows: pa.RecordBatch) -> None:
-        start, self._count = self._count, self._count + len(rows)
+    def append(
+        self, stamps: NDArray[np.int64], rows: pa.RecordBatch, chosen: Index | None = None
+    ) -> None:
+        """Add rows with these stamps: all of a batch, or those that are chosen by position."""
+        start, self._count = self._count, self._count + len(stamps)
         for column, values in zip(self._columns, rows.columns, strict=True):
-            column.append(start, values)
+            column.append(start, values, chosen)
         self._stamps.array[start : self._count] = stamps
         self._variable_bytes = self._count_bytes()
         self._longest = max(self._longest, longest_values([rows.column(n) for n in self._variable]))
@@ -88,8 +91,8 @@ class RowStore:
     def remove(self, keep: Mask) -> None:
         """Drop the rows that are not kept."""
         self._mean_bytes = self.latest_mean_bytes()
-        self._count = close_fixed(self._stamps.array, keep)
-        self._stamps.release(self._count)
+        used, self._count = self._count, close_fixed(self._stamps.array, keep)
+        self._stamps.release(self._count, used=used)
         for column in self._columns:
             column.close_gaps(keep)
         self._variable_bytes = self._count_bytes()
@@ -102,7 +105,8 @@ class RowStore:
 
     def mean_bytes(self) -> float:
         """Mean bytes of a row, without spare bytes of indexes."""
-        return self._bytes_of_rows() / len(self) if len(self) else float(self._row_bytes)
+        count = self._count
+        return self._bytes_of_rows() / count if count else float(self._row_bytes)
 
     def latest_mean_bytes(self) -> float:
         """`mean_bytes`; for an empty store, that of the rows that were here last.

@@ -38,7 +38,7 @@ class Table(IndexedRows):
 
     @property
     def nbytes(self) -> int:
-        return super().nbytes + self.index.spare_bytes
+        return self._bytes_of_rows() + self.index.spare_bytes
 
     def codes(self, index: Index | NDArray[np.int32]) -> Codes:
         codes: Codes = self.index.nodes[index, 0]
@@ -54,9 +54,12 @@ class Table(IndexedRows):
         stamps: NDArray[np.int64],
         rows: pa.RecordBatch,
         counts: NDArray[np.int64] | None = None,
+        *,
+        chosen: Index | None = None,
     ) -> None:
-        """Add rows; `counts` says how many there are of each partition, if that is known."""
-        self.append(stamps, rows)
+        """Add rows, all of a batch or those that are chosen by position; `counts` says how many
+        there are of each partition, if that is known."""
+        self.append(stamps, rows, chosen)
         if counts is None:
             matching.count_partitions(codes, self.by_partition)
         else:
@@ -95,6 +98,12 @@ class Table(IndexedRows):
         grouped = np.empty(int(places[-1]), np.int32)
         matching.group_rows(self.index.nodes, len(self), places, places - rows, grouped)
         return grouped
+
+    def count_dropped(self, keep: Mask) -> NDArray[np.int64]:
+        """How many rows of each partition are not kept."""
+        gone = np.zeros_like(self.by_partition)
+        matching.count_dropped(self.index.nodes, keep, gone)
+        return gone
 
     def drop(self, keep: Mask, gone: NDArray[np.int64]) -> None:
         """Drop the rows that are not kept; `gone[p]` of them are of partition p."""

@@ -16,7 +16,7 @@ from watersmeet.operators.progressive.watching import CodedRows
 from watersmeet.operators.progressive.workspace import ProgressiveWorkspace
 from watersmeet.operators.stage import Stage
 from watersmeet.policies.flush import Held
-from watersmeet.rows.address import Matches, Rows, RowSource
+from watersmeet.rows.address import Index, Matches, Rows, RowSource
 from watersmeet.rows.batch import BatchRows
 from watersmeet.rows.edges import TakenRows
 from watersmeet.rows.values import rows_at
@@ -46,6 +46,7 @@ class ArrivalStage:
     def arrive(self, side: Side, coded: CodedRows, piece: NewRows, now: float) -> Iterator[Matches]:
         """Take in a piece of a batch; `coded` are its rows with their codes."""
         workspace, rows, codes = self._workspace, piece.rows, coded[0]
+        chosen: Index | None = None
         # Before these rows are stamped: a sweep takes it that all rows with a stamp are stored.
         if workspace.may_sweep and self._memory.overflow(piece):
             yield from self._sweep()
@@ -77,16 +78,16 @@ class ArrivalStage:
                 if not len(index):
                     workspace.report_memory()
                     return
-                codes, stamps, rows = codes[index], stamps[index], rows_at(rows, index)
+                codes, stamps, chosen = codes[index], stamps[index], index
                 counts = self._memory.count(codes)
-                piece = piece._replace(rows=rows)
                 if self._memory.overflow(piece):  # if all of them would not fit, count these
-                    piece = piece._replace(nbytes=batch_bytes(rows))
+                    rows, chosen = rows_at(rows, index), None
+                    piece = piece._replace(rows=rows, nbytes=batch_bytes(rows))
         if len(rows):
             if self._joins_on_arrival:
                 yield from self._make_room_for(piece)
             workspace.expected.arrived(side, counts)
-            self._memory.tables[side].add(codes, stamps, rows, counts)
+            self._memory.tables[side].add(codes, stamps, rows, counts, chosen=chosen)
             workspace.newest[side][counts > 0] = stamps[-1]
         workspace.report_memory()
 
@@ -108,14 +109,18 @@ class ArrivalStage:
         has_ended, watching = workspace.rates.ended[side.other], workspace.watching
         if not has_ended and not watching.is_promised(side.other):
             return keep
-        waits = np.zeros(len(coded), np.bool_)
         on_disk = workspace.expected.on_disk[side.other]
+        waits: NDArray[np.bool_]
         if on_disk.any():
             waits = on_disk[self._memory.partition_of(coded[0])] > 0
-        if not has_ended:
-            alone = watching.without_partners(side, coded)
-            watching.heard += bool((alone & waits).any())
-            waits |= ~alone
+            if not has_ended:
+                alone = watching.without_partners(side, coded)
+                watching.heard += bool((alone & waits).any())
+                waits |= ~alone
+        elif has_ended:
+            waits = np.zeros(len(coded), np.bool_)
+        else:
+            waits = ~watching.without_partners(side, coded)
         return waits if keep is None else keep & waits
 
     def drop_complete_rows(self, side: Side) -> Iterator[Matches]:
@@ -146,8 +151,7 @@ class ArrivalStage:
         for side, table in zip(Side, self._memory.tables, strict=True):
             keep = self._workspace.emitter.undecided(side, table.stamps)
             if keep is not None and 2 * np.count_nonzero(keep) < len(table):
-                gone = self._memory.count(table.codes(np.flatnonzero(~keep)))
-                self._memory.drop(side, keep, gone)
+                self._memory.drop(side, keep, table.count_dropped(keep))
 
     # ---- making room ----------------------------------------------------------------------------
 

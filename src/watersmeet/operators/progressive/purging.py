@@ -179,15 +179,16 @@ class Purging:
     def _drop(self, side: Side, table: Table, gone: Mask) -> Iterator[Matches]:
         """Drop some of the last rows of a table; `gone` is about as many of them as it has."""
         workspace = self._workspace
-        first = len(table) - len(gone)
-        index = first + np.flatnonzero(gone)
-        if not len(index):
+        first, count = len(table) - len(gone), int(np.count_nonzero(gone))
+        if not count:
             return
-        yield from workspace.emitter.unmatched(side, table, index, table.stamps)
+        if workspace.schema.how.keeps_unmatched(side):
+            index = first + np.flatnonzero(gone)
+            yield from workspace.emitter.unmatched(side, table, index, table.stamps)
         keep = np.ones(len(table), np.bool_)
         np.logical_not(gone, out=keep[first:])
-        workspace.memory.drop(side, keep, workspace.memory.count(table.codes(index)))
-        workspace.metrics.rows_purged += len(index)
+        workspace.memory.drop(side, keep, table.count_dropped(keep))
+        workspace.metrics.rows_purged += count
         workspace.report_memory()
 
     def _owing_nothing(self, side: Side) -> NDArray[np.int64]:

@@ -54,8 +54,11 @@ class SlottedTable(Table):
         stamps: NDArray[np.int64],
         rows: pa.RecordBatch,
         counts: NDArray[np.int64] | None = None,
+        *,
+        chosen: Index | None = None,
     ) -> None:
         assert counts is None, "rows are counted here"
+        assert chosen is None, "promises, by which rows are chosen, are ignored here"
         here = self._partitions.array[len(self) : len(self) + len(rows)]
         counts = np.zeros_like(self.by_partition)
         rectangles.partition_rows(codes, self._slots, here, counts)

@@ -77,12 +77,14 @@ class NewsJoin:
         if every == 1:
             groups = np.split(items, len(items))
         elif sum(map(len, self._unpurged)) >= every:
-            groups = [np.concatenate(self._unpurged)]
+            alone = len(self._unpurged) == 1
+            groups = [items if alone else np.concatenate(self._unpurged)]
         else:
             return
         self._unpurged.clear()
         for group in groups:
-            self._promise(Side.RIGHT, pa.record_batch([pa.array(group)], schema=_SERIAL_NUMBERS))
+            rows = pa.RecordBatch.from_arrays([pa.array(group)], schema=_SERIAL_NUMBERS)
+            self._promise(Side.RIGHT, rows)
 
     def _promise(self, side: Side, rows: pa.RecordBatch) -> None:
         """No more rows come that have the serial numbers of these, which are in column 0."""

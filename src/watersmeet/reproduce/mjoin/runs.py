@@ -182,7 +182,8 @@ class _Drive:
                 self._punctuate(start, start + len(rows_at_once))
                 start += len(rows_at_once)
             return True
-        if 0 < arranged.hurried < turn.rows:
+        # What is joined at once has no order.
+        if 0 < arranged.hurried < turn.rows and turn.rows > self._at_once:
             rows = rows.take(pa.array(arranged.order))
         for rows_at_once in _pieces(rows, self._at_once):
             self._join.push(side, rows_at_once)
