@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from pyspark.sql import functions as sf
 
 import watersmeet as wm
 from tests.spark.sql_types import texts
-from watersmeet.errors import InputChanged
+from watersmeet.errors import InputChanged, StateError
+from watersmeet.spark.jobs import run_tasks
 from watersmeet.spark.scans.scan import PlainScan
+from watersmeet.spark.tables import inputs
 from watersmeet.spark.tables import small as smalls
 from watersmeet.spark.tables.instances import Instance
+from watersmeet.spark.tables.run import JoinRun
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small")]
 
@@ -253,6 +257,78 @@ def test_a_run_that_is_stopped_after_its_first_wave(tables: tuple[DataFrame, Dat
         run.stop()
         assert list(waves) == []
         assert first.rows.count() == first.progress.rows_out
+
+
+@pytest.fixture
+def few_keys(spark: SparkSession, tmp_path: Path) -> tuple[DataFrame, DataFrame]:
+    """So few that every wave has results in every instance."""
+    frames = []
+    for name in "ab":
+        table = pa.table({"k": np.arange(ROWS) % 24, name: np.arange(ROWS)})
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=300)
+        frames.append(spark.read.parquet(str(tmp_path / f"{name}.parquet")))
+    return frames[0], frames[1]
+
+
+@pytest.mark.usefixtures("in_waves")
+@pytest.mark.parametrize("how", ["inner", "full", "anti"])
+def test_operators_of_the_first_wave_are_built_again_once(
+    few_keys: tuple[DataFrame, DataFrame], how: str
+) -> None:
+    """In homes, from what the driver has read; its results are not delivered again."""
+    left, right = few_keys[0], few_keys[1].where("k % 5 > 0")
+    with wm.join(left, right, "k", how, instances=3) as run:
+        waves = [(wave.progress.rows_out, texts(wave.rows)) for wave in run]
+    assert sorted(text for _, rows in waves for text in rows) == texts(
+        left.join(right, "k", TYPES[how])
+    )
+    kept = [(wave.kept, wave.instances) for wave in run.metrics.waves]
+    assert kept == [(0, 3), (0, 3), (3, 3), (3, 3)]
+    assert waves[0][0] == len(waves[0][1])
+    assert how == "anti" or waves[0][0] > 0
+
+
+@pytest.mark.usefixtures("in_waves")
+def test_a_first_wave_that_comes_out_otherwise_is_noticed(
+    few_keys: tuple[DataFrame, DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are forgotten, and homes have no rows to build from."""
+    deliver = JoinRun._deliver
+
+    def forgotten(self: JoinRun, done: Any, *given: Any, **named: Any) -> None:
+        done.arrived = [replace(each, files=((), ())) for each in done.arrived]
+        deliver(self, done, *given, **named)
+
+    monkeypatch.setattr(JoinRun, "_deliver", forgotten)
+    with wm.join(*few_keys, "k") as run:
+        waves = iter(run)
+        assert next(waves).progress.rows_out > 0
+        with pytest.raises(StateError, match="and 0 when it was built again"):
+            next(waves)
+
+
+@pytest.mark.usefixtures("in_waves")
+def test_the_scan_behind_the_first_wave_leaves_a_core_free(
+    spark: SparkSession, tables: tuple[DataFrame, DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless somebody waits for it; and each task runs once."""
+    begun: list[int] = []
+
+    def noted(spark: SparkSession, tasks: Sequence[Any], work: Any, **names: Any) -> list[Any]:
+        begun.append(len(tasks))
+        return run_tasks(spark, tasks, work, **names)
+
+    monkeypatch.setattr(inputs, "run_tasks", noted)
+    with wm.join(*tables, "k", "full") as run:
+        waves = iter(run)
+        rows = texts(next(waves).rows)
+        scan = run._ahead._begun
+        assert scan is not None
+        scan[1].result()
+        assert len(begun) > 1
+        assert max(begun) <= max(spark.sparkContext.defaultParallelism - 1, 1)
+        rows += [text for wave in waves for text in texts(wave.rows)]
+    assert sorted(rows) == texts(tables[0].join(tables[1], "k", "full"))
 
 
 def test_values_that_are_close_and_many_tables(tables: tuple[DataFrame, DataFrame]) -> None:

@@ -27,8 +27,8 @@ class Ahead:
         self._begun: tuple[int, Future[Scanned]] | None = None
 
     def begin(self, wave: int, inputs: Inputs, *, spare: bool = False) -> None:
-        """With a core to `spare`, as behind a wave without tasks, first rows need not wait for tasks
-        of the scan, nor for the start of their Python workers."""
+        """With a core to `spare`, as behind a wave without tasks, who uses first rows need not wait
+        for tasks of the scan, nor for the start of their Python workers."""
         self._hurry.clear()
 
         def scan() -> Scanned:
