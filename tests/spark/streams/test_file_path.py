@@ -40,6 +40,12 @@ def paths(state: Path) -> list[str]:
     return re.findall(r"^(?:left|right) +((?:file|row) path)", wm.explain_stream(state), re.M)
 
 
+def in_order(streams: Streams) -> None:
+    """Spark takes files in the order of their times, and those of one moment in any order."""
+    for file in streams.path.glob("*/*.parquet"):
+        os.utime(file, (_EARLY + int(file.stem), _EARLY + int(file.stem)))
+
+
 class Typed(Streams):
     """Tables that Spark wrote, with a column of each type, and nulls."""
 
@@ -157,6 +163,7 @@ def contents(state: Path) -> list[Any]:
 
 def test_a_batch_is_known_again_whichever_way_it_came(streams: Streams) -> None:
     """A batch that one run has committed in part may be made again by a run on the other path."""
+    in_order(streams)
     noted = []
     for name, made in (("files", lambda frame: frame), ("rows", by_spark)):
         state = streams.path / name
@@ -313,9 +320,7 @@ def test_sparks_watermark_is_the_same(spark: SparkSession, tmp_path: Path) -> No
         keys = pa.array(seconds, pa.int64())
         left, right = pa.table({"k": keys, "at": times}), pa.table({"k": keys, "behind": behind})
         streams.write(left, right, batches=3)
-        for file in streams.path.glob("*/*.parquet"):
-            # Spark takes files in the order of their times, and those of one moment in any order.
-            os.utime(file, (_EARLY + int(file.stem), _EARLY + int(file.stem)))
+        in_order(streams)
         one, other = streams.stream("left"), streams.stream("right")
         if name == "rows":
             one, other = by_spark(one), by_spark(other)

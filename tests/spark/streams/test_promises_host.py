@@ -122,6 +122,8 @@ BUGS = {
 @pytest.mark.parametrize("name", BUGS)
 def test_the_test_above_notices(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     join = cluster(tmp_path, monkeypatch, *MARKED)
+    # Rows that are put together with a marker are pushed before it is heard, bug or not.
+    monkeypatch.setattr("watersmeet.spark.streams.arrivals.pushed_bytes", lambda memory: 1)
     BUGS[name].plant(monkeypatch)
     with pytest.raises((AssertionError, PromiseBroken)):
         check_markers_wait(join)

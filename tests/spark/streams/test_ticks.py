@@ -69,7 +69,7 @@ def owing(directory: Path, *, rows: int = 0, settled: bool = False, owed: int = 
     instance.begin(version)
     contents = {"rows": [rows, 0]}
     standing = {"owed": [owed, 0], "rows_came": 0.0, "contents": contents, "settled": settled}
-    instance.commit(version, standing)
+    instance.commit(version, standing | {"batches": []})
 
 
 def test_without_a_debt_there_are_no_ticks(tmp_path: Path) -> None:
