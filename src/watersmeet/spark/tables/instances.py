@@ -2,9 +2,9 @@
 
 Operators that fit into memory together live in homes between waves, so that each is where its task
 finds it, whichever worker gets the task. Otherwise, when a home has ended, and behind a first wave
-that the driver has joined, an operator is built again by pushing the same batches from the storage in the same order. Operators decide only by what
-they are given, so its state is the same as before; its results on the way are dropped, since they
-have been delivered before.
+that the driver has joined, an operator is built again by pushing the same batches from the storage
+in the same order. Operators decide only by what they are given, so its state is the same as before;
+its results on the way are dropped, since they have been delivered before.
 """
 
 from __future__ import annotations
