@@ -196,8 +196,9 @@ BUGS = {
     "evicted rows stay in memory": Bug(
         "xjoin",
         (ArrivalStage, "_flush_side"),
-        "keep[index] = False",
-        "keep[index[1:]], taken[p] = False, len(index) - 1 or 1; keep[index[0]] = len(index) > 1",
+        "self._memory.drop(side, keep, taken)",
+        "many = taken > 1; keep[leaving[starts[many]]] = True; "
+        "self._memory.drop(side, keep, taken - many)",
     ),
     "rows are let go while partners wait on disk": Bug(
         "rpj",
