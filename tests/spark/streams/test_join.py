@@ -31,7 +31,7 @@ def test_every_row_comes_once(ran: Streams) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        name if name in ("rpj", "pr-join") else pytest.param(name, marks=pytest.mark.slow)
+        name if name == "rpj" else pytest.param(name, marks=pytest.mark.slow)
         for name in ALGORITHMS
         if name not in ("shj", "pmj", "pmj-sorted")
     ],
