@@ -116,34 +116,7 @@ def test_rows_of_a_side_go_first_when_the_other_has_ended() -> None:
     assert named(victims)[:2] == [((R,), 1), ((R,), 0)]
 
 
-@pytest.mark.parametrize("nearly", [(0.2501, 0.2499), (0.0155, 0.0165), (0.0165, 0.0155)])
-def test_probabilities_that_differ_by_less_than_a_tenth_count_as_equal(
-    nearly: tuple[float, float],
-) -> None:
-    victims = flush.optimal(held([0, 0], [3, 8], [[*nearly], [0.0, 0.0]]))
+def test_probabilities_that_agree_in_two_digits_count_as_equal() -> None:
+    nearly_equal = [[0.2501, 0.2499], [0.0, 0.0]]
+    victims = flush.optimal(held([0, 0], [3, 8], nearly_equal))
     assert named(victims) == [((R,), 1), ((R,), 0)]
-
-
-def test_probabilities_that_differ_by_more_are_told_apart_however_many_lie_between() -> None:
-    """Each is within a tenth of its neighbours, but not of the first."""
-    arriving = [[0.100, 0.109, 0.118, 0.127], [0.0, 0.0, 0.0, 0.0]]
-    victims = flush.optimal(held([0] * 4, [1, 2, 3, 4], arriving))
-    assert [victim.partition for victim in victims] == [1, 0, 3, 2]
-
-
-def test_evenly_spread_keys_leave_by_the_largest_partitions_though_batches_take_turns(
-    tmp_path: Path,
-) -> None:
-    """Which side seems to come faster changes with every batch. Whoever follows that flushes the
-    few rows that have come since the last flush, as many small runs."""
-    tuning = Tuning(partitions=8, memory_rows=2_000, costs=COSTS)
-    keys = np.random.default_rng(1).permutation(40_000)
-    runs = {}
-    for name in ("rpj", "xjoin"):
-        join = make(name, tmp_path, tuning)
-        for start in range(0, len(keys), 500):
-            for side in Side:
-                list(join.push(side, batch(side, keys[start : start + 500].tolist())))
-        runs[name] = len(join.metrics.flushes)
-        join.close()
-    assert runs["rpj"] < 1.3 * runs["xjoin"]
