@@ -182,7 +182,9 @@ def test_work_that_nobody_waits_for_is_given_up(name: str, tmp_path: Path) -> No
         with suppress(BaseException):
             at_home(name, endless, flag, batches=rows(1))
         os._exit(0)
+    deadline = time.monotonic() + 30
     while not flag.exists():
+        assert time.monotonic() < deadline, "the home did not begin"
         time.sleep(0.01)
     os.kill(worker, signal.SIGKILL)
     os.waitpid(worker, 0)

@@ -346,7 +346,7 @@ def publish_record(
     """Write JSON that carries a checksum of itself, unless the file exists; whether it did.
 
     `texts` are lines of their own behind it, which nobody parses on the way: to write and to read
-    the records of a hundred batches as a part of the JSON took a fifth of a small batch.
+    the records of a hundred batches as a part of the JSON took a twentieth of a small batch.
     """
     content = "\n".join((json.dumps(record), *texts)).encode()
     draft = f"{path.rpartition('/')[0]}/draft-{uuid.uuid4().hex}"
