@@ -14,21 +14,12 @@ import pyarrow.types as pt
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.local.inflated import largest_batch
+from watersmeet.parquet.batches import MAX_ROWS, parquet_batches
 from watersmeet.rows.widths import total_bytes
-
-MAX_ROWS = 65_536
-"""The most rows of a batch. More would not make the kernels faster, and take more memory."""
 
 # Without a buffered stream Arrow loads whole column chunks: reading 4 M rows of four columns in
 # row groups of 2 M took 118 MB resident, with it 27 MB (pyarrow 26).
 _PARQUET_BUFFER = 64 * 1024
-# If there are columns of texts, which may be of any length, batches have at most this many rows,
-# and the first one fewer. Smaller batches would cost time: 1 M rows a side with short texts took
-# 0.44 s of processor time with this many, 0.62 s with 8,192.
-_PARQUET_ROWS = 32_768
-_PARQUET_FIRST_ROWS = 256
-# When a batch is this many times as large as it was meant to be, the next ones have fewer rows.
-_TOO_LARGE = 4
 # Arrow parses one block before it gives the schema and the first rows: 80 ms for a megabyte, 15 ms
 # for this size. The whole file takes as long with either.
 _CSV_BLOCK = 128 * 1024
@@ -59,28 +50,8 @@ class Format(Protocol):
         ...
 
 
-def rows_per_batch(schema: pa.Schema, batch_bytes: int) -> int:
-    """How many rows of this schema make about `batch_bytes`, if texts and lists are short."""
-    width = sum(_width(field.type) for field in schema)
-    return max(1, min(MAX_ROWS, batch_bytes // max(1, width)))
-
-
-def _width(kind: pa.DataType) -> int:
-    if pt.is_struct(kind):
-        return 1 + sum(_width(field.type) for field in kind)
-    try:
-        return int(kind.bit_width) // 8 + 1
-    except ValueError:
-        return 32
-
-
 class Parquet:
-    """Row groups, each read a batch at a time.
-
-    No footer says how long rows are when decoded (a text that repeats is stored once). So the first
-    batch is small and its rows are measured, and after a batch that is much too large the next ones
-    have fewer rows.
-    """
+    """Row groups, each read a batch at a time."""
 
     name = "parquet"
 
@@ -89,70 +60,9 @@ class Parquet:
 
         def read(batch_bytes: int) -> Iterator[pa.RecordBatch]:
             with file:
-                yield from _ParquetRows(file, batch_bytes)
+                yield from parquet_batches(file, batch_bytes)
 
         return Opened(file.schema_arrow, read)
-
-
-class _ParquetRows:
-    def __init__(self, file: pq.ParquetFile, batch_bytes: int) -> None:
-        self._file = file
-        self._batch_bytes = batch_bytes
-        most = rows_per_batch(file.schema_arrow, batch_bytes)
-        self._is_fixed = all(_is_fixed(field.type) for field in file.schema_arrow)
-        self._most = most if self._is_fixed else min(most, _PARQUET_ROWS)
-        self._width = 0.0
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        if self._is_fixed:
-            yield from self._file.iter_batches(batch_size=self._most, use_threads=False)
-            return
-        for group in range(self._file.num_row_groups):
-            yield from self._group(group)
-
-    def _group(self, group: int) -> Iterator[pa.RecordBatch]:
-        """A row group's rows. Arrow cannot change the size of batches on the way, so for another
-        size the group is read again, without the rows that were yielded."""
-        metadata = self._file.metadata.row_group(group)
-        stored = metadata.total_byte_size / max(metadata.num_rows, 1)
-        done, known = 0, self._width > 0
-        while done < metadata.num_rows:
-            size = self._rows(max(stored, self._width))
-            if not known:
-                size = min(size, _PARQUET_FIRST_ROWS)
-            passed = 0
-            for batch in self._file.iter_batches(
-                batch_size=size, row_groups=[group], use_threads=False
-            ):
-                fresh = batch.slice(max(done - passed, 0))
-                passed += len(batch)
-                if not len(fresh):
-                    continue
-                done += len(fresh)
-                mean = total_bytes(fresh) / len(fresh)
-                yield fresh
-                del batch, fresh
-                # Long rows tend to come together, so the estimate falls slowly after them.
-                self._width = max(mean, 0.75 * self._width)
-                wanted = self._rows(max(stored, self._width))
-                if (not known and wanted > size) or mean * size > _TOO_LARGE * self._batch_bytes:
-                    known = True
-                    if wanted != size:
-                        break
-
-    def _rows(self, width: float) -> int:
-        return max(1, min(self._most, int(self._batch_bytes / max(width, 1))))
-
-
-def _is_fixed(kind: pa.DataType) -> bool:
-    if pt.is_struct(kind):
-        return all(_is_fixed(field.type) for field in kind)
-    if pt.is_dictionary(kind) or kind.num_fields:
-        return False
-    try:
-        return int(kind.bit_width) > 0
-    except ValueError:
-        return False
 
 
 class ArrowIpc:

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from watersmeet.errors import InvalidArgument, one_line
-from watersmeet.local.formats import MAX_ROWS, Read, cut
+from watersmeet.local.formats import Read, cut
+from watersmeet.parquet.batches import MAX_ROWS
 from watersmeet.rows.widths import total_bytes
 
 _FIRST_ROWS = 256

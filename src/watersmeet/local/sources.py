@@ -15,8 +15,9 @@ from pyarrow.fs import LocalFileSystem
 from watersmeet.errors import InvalidArgument, SchemaError, one_line
 from watersmeet.local.arriving import Arriving
 from watersmeet.local.files import open_files
-from watersmeet.local.formats import MAX_ROWS, Parquet, cut, rows_per_batch
+from watersmeet.local.formats import Parquet, cut
 from watersmeet.local.frames import is_duckdb, is_pandas, open_duckdb, open_pandas
+from watersmeet.parquet.batches import MAX_ROWS, rows_per_batch
 
 __all__ = ["MAX_ROWS", "Source", "open_source", "rows_per_batch"]
 

@@ -17,6 +17,7 @@ from tests.spark.streams.test_host import LEFT, RIGHT, SCHEMAS, WIRE, emitted, e
 from watersmeet.errors import InputChanged, SchemaError, WatersmeetError
 from watersmeet.expressions.nodes import Column, Compare, Literal
 from watersmeet.model import Side
+from watersmeet.rows.widths import total_bytes
 from watersmeet.spark import cache
 from watersmeet.spark.microbatches.contents import Contents
 from watersmeet.spark.microbatches.host import run_batch
@@ -26,7 +27,7 @@ from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.parquet import Dialect
 from watersmeet.spark.scans.scan import Computed, PlainScan, TableColumn
 from watersmeet.spark.scans.streams import NAME
-from watersmeet.spark.streams.files import Carried, FileInput, FileRows
+from watersmeet.spark.streams.files import Carried, FileInput, FileRows, pushed_bytes
 from watersmeet.spark.streams.refused import noted_refused
 from watersmeet.spark.streams.watermarks import Clock
 
@@ -154,6 +155,22 @@ def test_every_row_comes_to_one_instance(inputs: Inputs) -> None:
     assert found == {side: on_the_wire(side, inputs.tables[side]) for side in Side}
 
 
+def test_long_texts_come_in_batches_of_few_rows(inputs: Inputs) -> None:
+    """Though the file has each text once, and its footer knows of a few bytes a row."""
+    rows, text = 20_000, "x" * 1000
+    columns = {"k": pa.array(range(rows)), "a": pa.array([text]).take(pa.array([0] * rows))}
+    batch = pa.RecordBatch.from_arrays([columns[n] for n in SCHEMAS[0].names], schema=SCHEMAS[0])
+    file = inputs.path / "0" / "wide.parquet"
+    file.parent.mkdir()
+    pq.write_table(pa.table(batch), file)
+    assert inputs.plan.carried is not None
+    task = Task("query", 0, 0, "run 1")
+    reader = FileRows(inputs.plan, inputs.plan.carried, task)
+    sizes = [total_bytes(came) for came in reader.of(inputs.named([(Side.LEFT, file)], 0))]
+    assert sum(sizes) > rows * len(text) / INSTANCES / 2
+    assert max(sizes) <= pushed_bytes(inputs.plan.memory)
+
+
 def test_the_result_is_that_of_the_join(inputs: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
     """File after file is a batch; every second attempt finds that another was there."""
     result: Rows = Counter()
@@ -196,14 +213,14 @@ class Unkeyed(FileRows):
         return super()._mine(input, files, batch.filter(batch.column("k").is_valid()))
 
 
-class FirstGroup(FileRows):
-    """Reads the first row group of a file only."""
+class FirstRows(FileRows):
+    """Takes the first rows of a batch only."""
 
     def _mine(self, input: int, files: FileInput, batch: pa.RecordBatch) -> Any:
-        return super()._mine(input, files, batch.slice(0, 50))
+        return super()._mine(input, files, batch.slice(0, 40))
 
 
-@pytest.mark.parametrize("bug", [Forgetful, Twice, Greedy, Unkeyed, FirstGroup])
+@pytest.mark.parametrize("bug", [Forgetful, Twice, Greedy, Unkeyed, FirstRows])
 def test_planted_bugs_are_noticed(inputs: Inputs, bug: type[FileRows]) -> None:
     found = read(inputs, inputs.files(), kind=bug)
     assert found != {side: on_the_wire(side, inputs.tables[side]) for side in Side}

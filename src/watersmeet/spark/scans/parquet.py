@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from watersmeet.parquet.batches import MAX_ROWS, parquet_batches
 from watersmeet.spark.scans.refusal import Refused
 
 # Without a buffered stream Arrow loads whole column chunks; with one of 64 kB to 1 MB it read 2.5 M
@@ -107,15 +108,12 @@ def read_rows(
 
 
 def read_all(
-    file: pq.ParquetFile, *, names: Sequence[str], batch_rows: int
+    file: pq.ParquetFile, *, names: Sequence[str], batch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """All rows of a file."""
+    """All rows of a file, in batches of about so many bytes."""
     if not names:
-        return _no_columns(file.metadata.num_rows, batch_rows)
-    batches: Iterator[pa.RecordBatch] = file.iter_batches(
-        batch_size=batch_rows, columns=list(names), use_threads=False
-    )
-    return batches
+        return _no_columns(file.metadata.num_rows, MAX_ROWS)
+    return parquet_batches(file, batch_bytes, names)
 
 
 def _no_columns(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:

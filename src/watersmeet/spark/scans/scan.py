@@ -237,7 +237,7 @@ class PlainScan:
 
         return self._read(file, part)
 
-    def whole(self, file: DataFile, *, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def whole(self, file: DataFile, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:
         """The rows of a whole file that the filter keeps. The file need not be among `files`: one
         of a stream is known when it comes.
 
@@ -245,7 +245,7 @@ class PlainScan:
         """
 
         def all_of(opened: pq.ParquetFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-            return read_all(opened, names=names, batch_rows=batch_rows)
+            return read_all(opened, names=names, batch_bytes=batch_bytes)
 
         return self._read(file, all_of)
 

@@ -43,7 +43,6 @@ MOST_INSTANCES = 8
 # processor's time with this than with ten times as many batches, and no more than with a fourth.
 _PUSHED_BYTES = 2**20
 _MEMORY_SHARE = 16
-_VARIABLE_BYTES = 32
 _MILLISECOND = 1_000_000
 
 
@@ -146,7 +145,8 @@ class FileRows:
         if files.flat:
             _check_folders(file.path, self._plan.folders[input])
         try:
-            for batch in files.scan.whole(file, batch_rows=self._batch_rows(files)):
+            batch_bytes = pushed_bytes(self._plan.memory)
+            for batch in files.scan.whole(file, batch_bytes=batch_bytes):
                 yield from self._mine(input, files, batch)
         except Refused as refused:
             name = self._plan.names[input]
@@ -159,10 +159,6 @@ class FileRows:
             ) from refused
         except (OSError, pa.ArrowException) as error:
             raise _changed(file.path, f"cannot be read ({one_line(error)})") from error
-
-    def _batch_rows(self, files: FileInput) -> int:
-        width = sum(_width(kind) for kind in files.scan.schema.types)
-        return max(pushed_bytes(self._plan.memory) // max(width, 1), 1024)
 
     # ---- rows -----------------------------------------------------------------------------------
 
@@ -235,13 +231,6 @@ def _true(column: pa.Array) -> Mask:
     """Where a condition is true: a null is not."""
     found: Mask = column.fill_null(False).to_numpy(zero_copy_only=False)
     return found
-
-
-def _width(kind: pa.DataType) -> int:
-    try:
-        return max(int(kind.bit_width) // 8, 1)
-    except ValueError:
-        return _VARIABLE_BYTES
 
 
 def _check_folders(path: str, folder: str) -> None:
