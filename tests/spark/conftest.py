@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture
 def in_waves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables come in waves however small they are, as large ones do."""
-    monkeypatch.setattr("watersmeet.spark.tables.run.SMALL_BYTES", 0)
+    monkeypatch.setattr("watersmeet.spark.tables.opening.SMALL_BYTES", 0)
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from collections import Counter
 from pathlib import Path
 
 import watersmeet as wm
-import watersmeet.spark.tables.run
+import watersmeet.spark.tables.opening
 
-watersmeet.spark.tables.run.SMALL_BYTES = 0  # in waves, however small
+watersmeet.spark.tables.opening.SMALL_BYTES = 0  # in waves, however small
 folder = sys.argv[1]
 spark = wm.session(warm=False, memory="1g", **{
     "spark.master": "local-cluster[2,1,1024]",

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import watersmeet as wm
 from watersmeet.errors import RunClosed, WatersmeetError
-from watersmeet.spark.tables import run as runs
+from watersmeet.spark.tables import opening
 from watersmeet.spark.tables.files import sweep
 
 pytestmark = pytest.mark.spark
@@ -257,10 +257,10 @@ def test_tables_that_are_not_small_come_in_several(
     tables: tuple[DataFrame, DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two columns of eight bytes a side."""
-    monkeypatch.setattr(runs, "SMALL_BYTES", 2 * ROWS * 16 - 1)
+    monkeypatch.setattr(opening, "SMALL_BYTES", 2 * ROWS * 16 - 1)
     with wm.join(*tables, on="k") as run:
         assert len(list(run)) == 4
-    monkeypatch.setattr(runs, "SMALL_BYTES", 2 * ROWS * 16)
+    monkeypatch.setattr(opening, "SMALL_BYTES", 2 * ROWS * 16)
     with wm.join(*tables, on="k") as run:
         assert len(list(run)) == 1
 
@@ -270,7 +270,7 @@ def test_small_tables_with_a_large_result_come_in_waves(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """Every row meets every row: nobody should wait for all of it."""
-    monkeypatch.setattr(runs, "SMALL_BYTES", 64 * 1024)
+    monkeypatch.setattr(opening, "SMALL_BYTES", 64 * 1024)
     frames = []
     for name in "ab":
         table = pa.table({"k": np.ones(500, int), name: np.arange(500)})

@@ -241,7 +241,9 @@ def test_partitions_come_in_a_random_order(
     monkeypatch.setattr(partitions_of_sides, "random_order", ordered)
     with wm.join(numbered(spark).where("cbrt(id) < 100"), others(spark), "k") as run:
         next(iter(run))
-        (staged,) = (each for each in run._partitions.values() if each.count == PARTITIONS)
+        assert run._opened is not None
+        found = run._opened.computed.partitions.values()
+        (staged,) = (each for each in found if each.count == PARTITIONS)
         seeds = range(200)
         orders = [ordered(staged.count, seed=seed) for seed in seeds]
         assert staged.order == orders[0]

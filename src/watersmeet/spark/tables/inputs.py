@@ -203,6 +203,10 @@ class Inputs:
             files[task.input].append(Sections.from_description(record))
         return files
 
+    @property
+    def rows(self) -> tuple[int, ...]:
+        return tuple(table.rows for table in self.tables)
+
     def rows_in(self, wave: int) -> tuple[int, ...]:
         return tuple(table.rows_in(wave) for table in self.tables)
 

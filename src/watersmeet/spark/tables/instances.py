@@ -9,6 +9,7 @@ its results on the way are dropped, since they have been delivered before.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -33,6 +34,8 @@ _FLUSHES_TOLD = 8
 # How long operators wait for the next wave: people look at rows, and write them. Those of a run
 # that is stopped or closed are told to end, and the others end with Spark.
 _IDLE_S = 600.0
+# A process keeps one bundle of operators.
+_JOINING_HERE = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,17 @@ def join_wave(tasks: Sequence[JoinTask], plan: Plan) -> list[Record]:
     is_only = first.last and first.number == 1
     name = _home(plan, first.instance) if plan.has_homes and not is_only else None
     return homes.at_home(name, join_here, tasks, plan, batches=iter(()), idle_s=_IDLE_S)
+
+
+def join_in_driver(bundles: Sequence[Sequence[JoinTask]], plan: Plan) -> list[Record]:
+    """Join a wave in this process instead of in tasks. It keeps no operators: homes build them
+    again, from little."""
+    with _JOINING_HERE:
+        try:
+            joined = [join_here(bundle, plan, iter(())) for bundle in bundles]
+        finally:
+            cache.clear()
+    return list(chain.from_iterable(joined))
 
 
 def _home(plan: Plan, first: int) -> str:

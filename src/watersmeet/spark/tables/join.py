@@ -24,6 +24,7 @@ from watersmeet.spark.routing import check_owner
 from watersmeet.spark.scans.relation import open_relation
 from watersmeet.spark.storage import RunStorage, check_path
 from watersmeet.spark.tables.files import RunFiles, sweep
+from watersmeet.spark.tables.opening import Opening
 from watersmeet.spark.tables.plan import Plan, Sizes
 from watersmeet.spark.tables.run import JoinRun
 from watersmeet.spark.tables.staging import Relation
@@ -152,12 +153,12 @@ def begin(
         storage=run_storage.exchange,
         spill_dir=run_storage.spill_dir if spill_dir is None else str(spill_dir),
     )
-    return JoinRun(
-        spark,
-        relations,
-        plan.fitted(guessed),
-        columns=result,
+    opening = Opening(
+        spark=spark,
+        relations=relations,
+        plan=plan.fitted(guessed),
         expected=expected,
         seed=seed,
-        files=RunFiles(run_storage, spark, query=query),
     )
+    files = RunFiles(run_storage, spark, query=query)
+    return JoinRun(opening, columns=result, files=files)
