@@ -238,16 +238,17 @@ def instances_for(rows: Sequence[int], parts: int, *, memory: int, slots: TaskSl
 
 
 def _payload_bytes(schema: pa.Schema) -> int:
-    fixed = (kind.bit_width / 8 if _is_fixed(kind) else _VARIABLE_BYTES for kind in schema.types)
+    fixed = (kind.bit_width / 8 if is_fixed(kind) else _VARIABLE_BYTES for kind in schema.types)
     return ceil(sum(fixed))
 
 
 def _row_bytes(schema: pa.Schema) -> int:
-    variable = sum(not _is_fixed(kind) for kind in schema.types)
+    variable = sum(not is_fixed(kind) for kind in schema.types)
     return row_bytes(schema) + _VARIABLE_BYTES * variable
 
 
-def _is_fixed(kind: pa.DataType) -> bool:
+def is_fixed(kind: pa.DataType) -> bool:
+    """Whether all values of a type have the same width."""
     try:
         return bool(kind.bit_width)
     except ValueError:

@@ -23,7 +23,7 @@ from watersmeet.spark.computing import computing
 from watersmeet.spark.jobs import Record, named, side_by_side
 from watersmeet.spark.scans.relation import PlainScan, Split, StagedRows
 from watersmeet.spark.tables.instances import Instance, JoinTask, record_of
-from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of
+from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of, is_fixed
 from watersmeet.spark.tables.results import ResultWriter
 from watersmeet.spark.tables.scanning import routed
 from watersmeet.spark.tables.staging import Relation, Staged
@@ -105,17 +105,10 @@ def collected(
 
 
 def _is_bounded(relation: StagedRows, schema: pa.Schema, most: int) -> bool:
-    if not all(map(_is_fixed, schema.types)):
+    if not all(map(is_fixed, schema.types)):
         return False
     rows = most_rows(relation.dataframe)
     return rows is not None and bytes_of([schema], Sizes((rows,), (0,))) <= most
-
-
-def _is_fixed(kind: pa.DataType) -> bool:
-    try:
-        return bool(kind.bit_width)
-    except ValueError:
-        return False
 
 
 def stored(batches: Collected, plan: Plan) -> dict[int, list[Sections]]:
