@@ -12,7 +12,7 @@ from pyspark.sql import functions as sf
 from benchmarks.relations import Table
 
 if TYPE_CHECKING:
-    from benchmarks.spark_peers import Stage
+    from benchmarks.spark_peers.stage import Stage
 
 
 def _as_csv(stage: Stage, table: Table) -> DataFrame:

@@ -29,8 +29,8 @@ def main() -> None:
     # Timed, where a session is opened for one cold run.
     import watersmeet as wm
     from benchmarks.relations import Relations
-    from benchmarks.spark_peers import PEERS, Stage
-    from benchmarks.spark_promised import PROMISED
+    from benchmarks.spark_peers import PEERS
+    from benchmarks.spark_peers.stage import Stage
 
     if opening["plain"]:
         spark = _plain_session(opening["cores"])
@@ -51,7 +51,7 @@ def main() -> None:
             settings=order["settings"],
         )
         try:
-            _say((PEERS | PROMISED)[order["peer"]](stage), answers)
+            _say(PEERS[order["peer"]](stage), answers)
         except Exception as error:  # whatever a peer raises is its result
             traceback.print_exc()
             text = f"{type(error).__name__}: {error}".splitlines()[0]

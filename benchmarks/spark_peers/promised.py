@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 import watersmeet as wm
-from benchmarks.spark_peers import ROCKSDB, Stage, settings, streamed
+from benchmarks.spark_peers.stage import Stage, settings
+from benchmarks.spark_peers.streams import ROCKSDB, streamed
 
 _WIDTH = "INTERVAL 10 MINUTES"
 
@@ -111,8 +111,3 @@ def _held_by_spark(progress: Any) -> dict[str, int]:
         "state_bytes": sum(each.memoryUsedBytes for each in operators),
         "dropped": sum(each.numRowsDroppedByWatermark for each in operators),
     }
-
-
-PROMISED: dict[str, Callable[[Stage], dict[str, Any]]] = {
-    peer.__name__: peer for peer in (spark_watermarks, our_watermarks, spark_resumed, our_resumed)
-}
