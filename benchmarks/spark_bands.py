@@ -22,9 +22,9 @@ from typing import Any
 from benchmarks.cases import MB, Claim, Places
 from benchmarks.relations import Relations, close, expected_close, expected_overlaps, stretched
 from benchmarks.report import Row, Section, million_per_second, seconds, times
+from benchmarks.spark_claims import early_claim, total_claim
 from benchmarks.spark_measured import SparkMeasured
 from benchmarks.spark_outside import SparkProcess
-from benchmarks.spark_tables import early_claim, total_claim
 
 FILES, WIDTH, ROWS_A_KEY, DECADES = 10, 5, 50, 4
 MEMORY = 1024 * MB

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 from benchmarks.cases import MB, Claim, Places
 from benchmarks.relations import Relations, Table
 from benchmarks.report import Row, Section, million_per_second, seconds, times
+from benchmarks.spark_claims import early_claim, total_claim
 from benchmarks.spark_measured import SparkMeasured
 from benchmarks.spark_outside import SparkProcess
-from benchmarks.spark_tables import early_claim, total_claim
 
 ROWS, FILES = 2_000_000, 10
 MEMORY = 1024 * MB

@@ -68,6 +68,10 @@ class SparkMeasured:
         best = self.best(name)
         return None if best.failure else best.seconds
 
+    def fastest(self, names: Sequence[str]) -> str:
+        """The peer whose best run was the fastest."""
+        return min(names, key=lambda name: self.total(name) or float("inf"))
+
     def verdict(self, name: str) -> str:
         """For a table: exact, WRONG, how it failed, or that nobody looked."""
         runs = self.runs(name)

@@ -82,6 +82,17 @@ class SparkProcess(Watched):
             text = str(error).strip().splitlines()[-1]
             return Run(rows_in=rows, seconds=DEADLINE_S, failure=text)
 
+    def write(
+        self, relations: Relations, folder: Path, *, format: str, memory: int
+    ) -> dict[str, str]:
+        """Have Spark write both tables; returns their folders, by side."""
+        folders = {side: str(folder / side) for side in ("left", "right")}
+        settings = {"format": format, "folders": folders}
+        one = self.run("written_by_spark", relations, memory=memory, settings=settings)
+        if one.failure:
+            raise RuntimeError(one.failure)
+        return folders
+
     def start_from_here(self) -> None:
         """Take what the workers hold now as idle."""
         self._idle = {worker: held(worker) for worker in self._python_workers()}

@@ -12,7 +12,8 @@ from typing import Any
 
 from benchmarks.cases import MB, Claim, Places
 from benchmarks.relations import expected, uniform
-from benchmarks.report import Row, Section, percent, seconds, times
+from benchmarks.report import Row, Section, seconds, times
+from benchmarks.spark_claims import early_claim, total_claim
 from benchmarks.spark_measured import SparkMeasured
 from benchmarks.spark_outside import SparkProcess
 
@@ -41,16 +42,8 @@ def run(places: Places, *, quick: bool) -> Section:
     measured = SparkMeasured(
         expected={name: right for each in names.values() for name in each.values()}
     )
-    folders = {side: str(places.file("csv") / side) for side in ("left", "right")}
     with SparkProcess(places.scratch / "spark") as process:
-        written = process.run(
-            "written_by_spark",
-            relations,
-            memory=MEMORY,
-            settings={"format": "csv", "folders": folders},
-        )
-        if written.failure:
-            raise RuntimeError(written.failure)
+        folders = process.write(relations, places.file("csv"), format="csv", memory=MEMORY)
         for repetition in range(2 if quick else 4):
             for plan in PLANS:
                 for peer, name in names[plan].items():
@@ -78,13 +71,8 @@ def run(places: Places, *, quick: bool) -> Section:
     )
 
 
-def best_of(measured: SparkMeasured, names: list[str]) -> str:
-    """The peer whose best run was the fastest."""
-    return min(names, key=lambda name: measured.total(name) or float("inf"))
-
-
 def _spark(measured: SparkMeasured, plan: str) -> str:
-    return best_of(measured, [f"{plan}: {peer}" for peer in (SPARK, SPARK_FEW)])
+    return measured.fastest([f"{plan}: {peer}" for peer in (SPARK, SPARK_FEW)])
 
 
 def _row(measured: SparkMeasured, plan: str, name: str) -> Row:
@@ -102,19 +90,8 @@ def _row(measured: SparkMeasured, plan: str, name: str) -> Row:
 
 def _claims(measured: SparkMeasured, plan: str, names: dict[str, str]) -> list[Claim]:
     ours, spark = names[WAVES], _spark(measured, plan)
-    total = measured.ratio(measured.total(ours), spark)
     first = measured.ratio(measured.soonest(ours, "first_seconds"), spark)
     return [
-        Claim(
-            claim=f"Total by waves, {PLANS[plan]}",
-            target="at most 1.0x Spark's own join, exact",
-            measured=times(total),
-            holds=total is not None and total <= 1.0 and measured.exact([ours]),
-        ),
-        Claim(
-            claim=f"First rows by waves, {PLANS[plan]}",
-            target="at most 15% of Spark's total",
-            measured=percent(first),
-            holds=first is not None and first <= 0.15,
-        ),
+        total_claim(measured, ours, spark, at_most=1.0, claim=f"Total by waves, {PLANS[plan]}"),
+        early_claim(f"First rows by waves, {PLANS[plan]}", first, at_most=0.15),
     ]

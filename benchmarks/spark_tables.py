@@ -15,7 +15,8 @@ from dataclasses import replace
 
 from benchmarks.cases import MB, Claim, Places
 from benchmarks.relations import Relations, expected, uniform
-from benchmarks.report import Row, Section, million_per_second, percent, seconds, times
+from benchmarks.report import Row, Section, million_per_second, seconds, times
+from benchmarks.spark_claims import early_claim, total_claim
 from benchmarks.spark_measured import SparkMeasured
 from benchmarks.spark_outside import SparkProcess, cold_run
 
@@ -96,11 +97,7 @@ def run(places: Places, *, quick: bool) -> Section:
 
 def _written(process: SparkProcess, relations: Relations, places: Places) -> Relations:
     """The same tables in files that Spark writes."""
-    folders = {side: str(places.file("written") / side) for side in ("left", "right")}
-    settings = {"format": "parquet", "folders": folders}
-    one = process.run("written_by_spark", relations, memory=MEMORY, settings=settings)
-    if one.failure:
-        raise RuntimeError(one.failure)
+    folders = process.write(relations, places.file("written"), format="parquet", memory=MEMORY)
     left, right = relations.left, relations.right
     return Relations(
         left=replace(left, folder=folders["left"]), right=replace(right, folder=folders["right"])
@@ -110,8 +107,7 @@ def _written(process: SparkProcess, relations: Relations, places: Places) -> Rel
 def _best(measured: SparkMeasured, name: str) -> str:
     """The better of Spark's own joins of the same files."""
     files = WRITTEN if name.startswith(WRITTEN) else ""
-    both = [f"{files}{peer}" for peer in (SPARK, SPARK_FEW)]
-    return min(both, key=lambda peer: measured.total(peer) or float("inf"))
+    return measured.fastest([f"{files}{peer}" for peer in (SPARK, SPARK_FEW)])
 
 
 def _row(measured: SparkMeasured, name: str) -> Row:
@@ -173,21 +169,11 @@ def _warm_claims(measured: SparkMeasured) -> list[Claim]:
 
 def _best_claims(measured: SparkMeasured, name: str) -> list[Claim]:
     spark = _best(measured, name)
-    total = measured.ratio(measured.total(name), spark)
     first = measured.ratio(measured.soonest(name, "first_seconds"), spark)
+    beside = f"beside the better of Spark's own, {name}"
     return [
-        Claim(
-            claim=f"Total beside the better of Spark's own, {name}",
-            target="at most 0.4x, exact",
-            measured=times(total),
-            holds=total is not None and total <= 0.4 and measured.exact([name]),
-        ),
-        Claim(
-            claim=f"First rows beside the better of Spark's own, {name}",
-            target="at most 6% of its total",
-            measured=percent(first),
-            holds=first is not None and first <= 0.06,
-        ),
+        total_claim(measured, name, spark, at_most=0.4, claim=f"Total {beside}", whose=""),
+        early_claim(f"First rows {beside}", first, at_most=0.06, of="its total"),
     ]
 
 
@@ -208,25 +194,6 @@ def _cold_claim(measured: SparkMeasured) -> Claim:
         target="at most 5 s after Spark's first answer, a count",
         measured=f"{seconds(ours)} against {seconds(count)} (its join: {seconds(join)})",
         holds=ours is not None and count is not None and ours <= count + 5,
-    )
-
-
-def total_claim(measured: SparkMeasured, name: str, peer: str, *, at_most: float) -> Claim:
-    ratio = measured.ratio(measured.total(name), peer)
-    return Claim(
-        claim=f"Total on Spark, {name}",
-        target=f"at most {at_most}x Spark's own join, exact",
-        measured=times(ratio),
-        holds=ratio is not None and ratio <= at_most and measured.exact([name]),
-    )
-
-
-def early_claim(claim: str, share: float | None, *, at_most: float) -> Claim:
-    return Claim(
-        claim=claim,
-        target=f"at most {at_most:.0%} of Spark's total",
-        measured=percent(share),
-        holds=share is not None and share <= at_most,
     )
 
 

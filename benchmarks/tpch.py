@@ -14,9 +14,9 @@ from pathlib import Path
 from benchmarks.cases import MB, Claim, Places
 from benchmarks.relations import Relations, expected, tpch, uniform
 from benchmarks.report import Row, Section, megabytes, seconds, times
+from benchmarks.spark_claims import early_claim, total_claim
 from benchmarks.spark_measured import Run, SparkMeasured
 from benchmarks.spark_outside import CORES, SparkProcess
-from benchmarks.spark_tables import early_claim, total_claim
 
 SPARK, WAVES, WHOLE, CAPPED = "Spark's own join", "ours, by waves", "ours, whole", "ours, capped"
 PEERS = {SPARK: "spark_table", WAVES: "waves", WHOLE: "whole"}

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
-from tests.local.enriching import MASTER, SOON, STREAM, TYPES, enriched
-from tests.local.inputs import SPILLING, SPILLING_ROWS, Gate, batches, sides
-from tests.local.oracle import expected, rows_of
+from tests.local.enriching import MASTER, STREAM, TYPES, check_larger, check_silence, enriched
+from tests.local.inputs import SPILLING_ROWS, sides
+from tests.local.oracle import expected
 from watersmeet.operators.family import ENRICHING
 
 # ---- results -------------------------------------------------------------------------------------
@@ -38,14 +38,7 @@ def test_it_joins_as_duckdb_does(how: str, algorithm: str) -> None:
     ["left", *(pytest.param(how, marks=pytest.mark.slow) for how in ("inner", "semi", "anti"))],
 )
 def test_a_master_larger_than_memory_is_read_from_disk(how: str) -> None:
-    stream, master = sides(3 * SPILLING_ROWS)
-    master = master.append_column("text", pa.array(["x" * 40] * len(master)))
-    run = wm.local.enrich(batches(stream, 500), master, "k", how, memory=SPILLING)
-    found = run.read_all()
-    wanted = expected(stream, master.select(["k", "b"]), how)
-    assert rows_of(found.select(range(min(3, found.num_columns)))) == wanted
-    assert run.metrics.blocks_read > 10
-    assert run.metrics.memory_peak <= 2**20
+    check_larger(*sides(3 * SPILLING_ROWS), how, memory=2**20)
 
 
 def batches_of(table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -88,17 +81,7 @@ def test_the_stream_is_any_kind_of_input(kind: str, tmp_path: Path) -> None:
 
 
 def test_rows_are_answered_while_the_stream_is_silent() -> None:
-    gate = Gate(batches(STREAM.slice(0, 500)), batches(STREAM.slice(500)))
-    run = wm.local.enrich(gate, MASTER, "k", "left", wait_threshold=SOON)
-    first = expected(STREAM.slice(0, 500), MASTER, "left")
-    found: list[pa.RecordBatch] = []
-    while sum(map(len, found)) < first.total():
-        found.append(next(run))
-    assert rows_of(pa.Table.from_batches(found)) == first
-    assert not gate.is_open
-    gate.open()
-    found.extend(run)
-    assert rows_of(pa.Table.from_batches(found)) == expected(STREAM, MASTER, "left")
+    check_silence()
 
 
 def test_names_conditions_and_suffixes() -> None:

@@ -18,6 +18,7 @@ import pytest
 
 import watersmeet as wm
 from tests.local.inputs import PATIENCE_S, SPILLING, SPILLING_ROWS, Gate, batches, sides
+from tests.local.leaving import close_while_it_waits, leave_with
 from watersmeet.errors import RunClosed, SourceFailed
 from watersmeet.store.claim import SpillClaim, sweep
 
@@ -42,11 +43,6 @@ def close(run: wm.local.LocalJoin) -> None:
     run.close()
     with pytest.raises(RunClosed, match="was closed"):
         list(run)
-
-
-def leave_with(run: wm.local.LocalJoin) -> None:
-    with pytest.raises(ZeroDivisionError), run:
-        raise ZeroDivisionError
 
 
 def exhaust(run: wm.local.LocalJoin) -> None:
@@ -145,21 +141,7 @@ def test_the_columns_of_a_closed_run_that_never_knew_them() -> None:
 def test_another_thread_may_close_a_run_that_waits(tmp_path: Path) -> None:
     gate = Gate(batches(RIGHT)[:1], [])
     run = wm.local.join(LEFT, gate, on="k", spill_dir=tmp_path)
-    ended: list[type[BaseException]] = []
-
-    def read() -> None:
-        try:
-            exhaust(run)
-        except RunClosed as error:
-            ended.append(type(error))
-
-    reading = threading.Thread(target=read, daemon=True)
-    reading.start()
-    gate.reached.wait(PATIENCE_S)
-    run.close()
-    reading.join(PATIENCE_S)
-    assert not reading.is_alive()
-    assert ended == [RunClosed]
+    assert len(close_while_it_waits(run, gate)) == 1
     assert not list(tmp_path.iterdir())
     gate.open()
 

@@ -18,9 +18,9 @@ from tests.local.oracle import expected, rows_of
 from tests.local.test_enrich_versions import Versions, in_parts
 from tests.local.test_join_many import RELATIONS, TREES, numbers
 from tests.local.test_join_many import expected as expected_of_many
-from tests.local.test_threaded_enrich import check_larger
+from tests.local.test_threaded_enrich import check_several_blocks
 from tests.local.test_threaded_many import Schedule as Schedule_of_many
-from tests.local.test_threads import MANY, Schedule, check_spilling
+from tests.local.test_threads import MANY, JoinSchedule, check_spilling
 from tests.local.waiting import until
 from watersmeet.local import enriching
 from watersmeet.local.dividing import Divider
@@ -32,12 +32,12 @@ from watersmeet.store.master.blocks import BlockPlaces
 
 
 def check_in_memory() -> None:
-    Schedule((300, 300), 40, [50], "full", "rpj", 2, 0.025, 1).check()
+    JoinSchedule((300, 300), 40, [50], "full", "rpj", 2, 0.025, 1).check()
 
 
 def check_sorted() -> None:
     """An algorithm that joins at the end what is in memory."""
-    Schedule((300, 300), 40, [50], "inner", "pmj", 2, 0.025, 1).check()
+    JoinSchedule((300, 300), 40, [50], "inner", "pmj", 2, 0.025, 1).check()
 
 
 def check_many_rows() -> None:
@@ -137,13 +137,13 @@ BUGS = {
         "offsets",
     ),
     "the parts of a master have their last block apart": Planted(
-        check_larger,
+        check_several_blocks,
         (BlockPlaces, "between"),
         "slice(start, max(start, stop))",
         "slice(start, max(start, stop - 1))",
     ),
     "an instance reads the part of another": Planted(
-        check_larger,
+        check_several_blocks,
         (enriching, "parts_of"),
         "return parts",
         "return parts[::-1]",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import watersmeet as wm
 from tests.local.test_join_many import NAMES, RELATIONS, TREES, expected, numbers, relation
-from tests.local.test_threads import instance_threads, parts
+from tests.local.threaded import arriving, instance_threads
 from watersmeet.errors import InvalidArgument
 from watersmeet.local import LocalJoin
 from watersmeet.local.dividing import Divider
@@ -75,10 +75,7 @@ class Schedule:
     def check(self) -> None:
         tables = {name: relation(name, rows=self.rows, seed=self.seed) for name in NAMES}
         on, where = TREES[self.tree]
-        readers = {
-            name: pa.RecordBatchReader.from_batches(table.schema, parts(table, self.sizes))
-            for name, table in tables.items()
-        }
+        readers = {name: arriving(table, self.sizes) for name, table in tables.items()}
         join = wm.local.join_many(
             readers, on, memory="16MB", threads=self.threads, wait_threshold=self.patience
         )

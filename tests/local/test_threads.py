@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import watersmeet as wm
-from tests.local.inputs import PATIENCE_S, Gate, batches, sides
+from tests.local.inputs import Gate, batches, sides
+from tests.local.leaving import close_while_it_waits, leave_with
 from tests.local.oracle import expected, rows_of
+from tests.local.threaded import (
+    Schedule,
+    arriving,
+    check_nothing_is_left,
+    fails_at_seven,
+    instance_threads,
+    schedules,
+)
 from watersmeet.errors import (
     ConditionFailed,
     InvalidArgument,
@@ -38,40 +46,12 @@ MANY = sides(SPILLING_ROWS)
 FEW = sides(500, keys=60)
 
 
-def parts(table: pa.Table, sizes: list[int]) -> Iterator[pa.RecordBatch]:
-    """The table in batches of these sizes, again and again."""
-    start, turn = 0, 0
-    while start < table.num_rows:
-        size = sizes[turn % len(sizes)]
-        yield from table.slice(start, size).to_batches() or [batches(table)[0].slice(0, 0)]
-        start, turn = start + size, turn + 1
-
-
-def instance_threads() -> list[threading.Thread]:
-    found = threading.enumerate()
-    return [each for each in found if each.name.startswith("watersmeet-instance")]
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Two small inputs, how they arrive, and how they are joined."""
-
-    rows: tuple[int, int]
-    keys: int
-    sizes: list[int]
-    how: str
-    algorithm: str
-    threads: int
-    patience: float
-    """Seconds; without any, every moment without news is a stall."""
-    seed: int
-
+class JoinSchedule(Schedule):
     def check(self) -> None:
-        tables = sides(300, keys=self.keys, seed=self.seed)
-        left, right = (side.slice(0, n) for side, n in zip(tables, self.rows, strict=True))
+        left, right = self.tables()
         run = wm.local.join(
-            pa.RecordBatchReader.from_batches(left.schema, parts(left, self.sizes)),
-            pa.RecordBatchReader.from_batches(right.schema, parts(right, self.sizes[::-1])),
+            arriving(left, self.sizes),
+            arriving(right, self.sizes[::-1]),
             "k",
             self.how,
             algorithm=self.algorithm,
@@ -84,29 +64,25 @@ class Schedule:
         assert not instance_threads()
 
 
-schedules = st.builds(
-    Schedule,
+any_schedule = schedules(
+    JoinSchedule,
     rows=st.tuples(st.integers(0, 300), st.integers(0, 300)),
-    keys=st.sampled_from([1, 2, 40]),
-    sizes=st.lists(st.integers(1, 90), min_size=1, max_size=3),
     how=st.sampled_from([str(how) for how in JoinType]),
     algorithm=st.sampled_from(list(ALGORITHMS)),
     threads=st.sampled_from([1, 2, 3]),
-    patience=st.sampled_from([0.0, 0.025]),
-    seed=st.integers(0, 3),
 )
 
 
 @settings(max_examples=12)
-@given(schedules)
-def test_any_schedule_gives_the_rows_of_the_oracle(schedule: Schedule) -> None:
+@given(any_schedule)
+def test_any_schedule_gives_the_rows_of_the_oracle(schedule: JoinSchedule) -> None:
     schedule.check()
 
 
 @pytest.mark.slow
 @settings(max_examples=300)
-@given(schedules)
-def test_any_of_many_schedules_gives_the_rows_of_the_oracle(schedule: Schedule) -> None:
+@given(any_schedule)
+def test_any_of_many_schedules_gives_the_rows_of_the_oracle(schedule: JoinSchedule) -> None:
     schedule.check()
 
 
@@ -192,17 +168,11 @@ def spilling(directory: Path) -> wm.local.LocalJoin:
     return run
 
 
-def leave_with(run: wm.local.LocalJoin) -> None:
-    with pytest.raises(ZeroDivisionError), run:
-        raise ZeroDivisionError
-
-
 @pytest.mark.parametrize("leave", [wm.local.LocalJoin.close, leave_with, list])
 def test_nothing_is_left_after(leave: Any, tmp_path: Path) -> None:
     run = spilling(tmp_path)
     leave(run)
-    assert not list(tmp_path.iterdir())
-    assert not instance_threads()
+    check_nothing_is_left(tmp_path)
     assert run.metrics.rows_out
     assert run._driver.memory.used == 0
 
@@ -211,46 +181,24 @@ def test_breaking_out_of_a_loop_is_enough(tmp_path: Path) -> None:
     for _ in wm.local.join(*MANY, on="k", memory=SPILLING, spill_dir=tmp_path, threads=2):
         break
     gc.collect()
-    assert not list(tmp_path.iterdir())
-    assert not instance_threads()
+    check_nothing_is_left(tmp_path)
 
 
 def test_another_thread_may_close_it_while_it_waits(tmp_path: Path) -> None:
     gate = Gate(batches(MANY[1])[:1], [])
     run = wm.local.join(MANY[0], gate, on="k", spill_dir=tmp_path, threads=2)
-    ended: list[BaseException] = []
-
-    def read() -> None:
-        try:
-            list(run)
-        except RunClosed as error:
-            ended.append(error)
-
-    reading = threading.Thread(target=read, daemon=True)
-    reading.start()
-    gate.reached.wait(PATIENCE_S)
-    run.close()
-    reading.join(PATIENCE_S)
-    assert not reading.is_alive()
-    assert len(ended) == 1
-    assert not instance_threads()
-    assert not list(tmp_path.iterdir())
+    assert len(close_while_it_waits(run, gate)) == 1
+    check_nothing_is_left(tmp_path)
     gate.open()
 
 
 def test_an_error_in_one_instance_stops_all_and_is_raised_once(tmp_path: Path) -> None:
-    def fails(batch: pa.RecordBatch) -> pa.Array:
-        if pc.any(pc.equal(batch["k"], 7)).as_py():
-            raise ZeroDivisionError("seven")
-        return pa.array([True] * batch.num_rows)
-
     left, right = sides(4_000, keys=50)
-    run = wm.local.join(left, right, "k", condition=fails, spill_dir=tmp_path, threads=2)
+    run = wm.local.join(left, right, "k", condition=fails_at_seven, spill_dir=tmp_path, threads=2)
     with pytest.raises(ConditionFailed) as caught:
         list(run)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    assert not instance_threads()
-    assert not list(tmp_path.iterdir())
+    check_nothing_is_left(tmp_path)
     with pytest.raises(RunClosed, match="has failed"):
         next(run)
 
@@ -274,8 +222,7 @@ def test_a_source_that_raises_comes_last_with_its_own_error(how: str, tmp_path: 
     # A left row without a partner may have had one to come.
     assert got == {row: n for row, n in wanted.items() if row[0] is None or row[2] is not None}
     assert caught.value.rows_out == sum(got.values())
-    assert not instance_threads()
-    assert not list(tmp_path.iterdir())
+    check_nothing_is_left(tmp_path)
 
 
 # ---- what works, and what is refused ------------------------------------------------------------
