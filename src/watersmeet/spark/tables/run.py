@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -231,6 +232,7 @@ class JoinRun:
         assert inputs is not None
         here = self._is_here(number)
         files = self._ahead.take(number) or inputs.scan(number, here=here)
+        self._check_wanted()  # Only jobs that run are cancelled, not those that would follow.
         scanned = time.monotonic()
         arrived = arrivals(files, instances=self._plan.instances)
         records = self._join(number, arrived, here=here)
@@ -356,7 +358,9 @@ class JoinRun:
 
     def _join_small(self, batches: small.Collected, files: Staged) -> bool:
         """Join the tables here; False if the result is large."""
-        self._small = small.join_small(self._relations, self._plan, batches=batches, files=files)
+        self._small = small.join_small(
+            self._relations, self._plan, batches=batches, files=files, check=self._check_wanted
+        )
         return self._small is not None
 
     def _sizes(self, files: Staged) -> Sizes:
@@ -388,18 +392,24 @@ class JoinRun:
         if here:
             with _JOINING_HERE:
                 try:
-                    joined = [join_here(bundle, plan, iter(())) for bundle in tasks]
+                    joined = [
+                        join_here(bundle, plan, iter(()), self._check_wanted) for bundle in tasks
+                    ]
                 finally:
                     cache.clear()  # Homes build these operators again, from little.
             return [record for records in joined for record in records]
-        bundles = run_tasks(
-            self._spark,
-            tasks,
-            lambda bundle: {"records": join_wave(bundle, plan)},
-            at_once=plan.slots.tasks,
-            query=plan.query,
-            what=f"wave {number + 1} of {len(self._ends)}, join",
-        )
+        try:
+            bundles = run_tasks(
+                self._spark,
+                tasks,
+                lambda bundle: {"records": join_wave(bundle, plan)},
+                at_once=plan.slots.tasks,
+                query=plan.query,
+                what=f"wave {number + 1} of {len(self._ends)}, join",
+            )
+        finally:
+            if self._stopped:  # Who stopped it may have come before these homes began.
+                end_homes(plan)
         return [record for bundle in bundles for record in bundle["records"]]
 
     def _progress(self, now: float) -> WaveProgress:
@@ -420,6 +430,11 @@ class JoinRun:
         if files:
             self._files.handed_out(rows)
         return rows
+
+    def _check_wanted(self) -> None:
+        """Called by work in this process now and then: nobody else ends it when the run stops."""
+        if self._stopped:
+            raise CancelledError
 
     def _check_open(self) -> None:
         if self._files.closed:
