@@ -35,7 +35,8 @@ from watersmeet.errors import (
     RunClosed,
     SourceFailed,
 )
-from watersmeet.local.instances import InstanceShares
+from watersmeet.local import LocalJoin
+from watersmeet.local.instances import Instances, InstanceShares
 from watersmeet.local.threaded import ThreadedDriver
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import ALGORITHMS
@@ -309,3 +310,30 @@ def test_explain_says_how_many_threads_join() -> None:
         next(run)
         assert "2 threads" in " ".join(run.explain().split())
         assert len(run.metrics.statistics()["arrival_probabilities"]) == 2
+
+
+@pytest.mark.parametrize("kind", ["join", "join_many", "enrich"])
+@pytest.mark.parametrize("moment", ["in the middle of the start", "right behind it"])
+def test_control_c_while_threads_start_leaves_none(
+    kind: str, moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has the operator yet."""
+    start = Instances.start
+
+    def interrupted(self: Instances) -> None:
+        if moment == "right behind it":
+            start(self)
+        else:
+            self.workers[0].start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Instances, "start", interrupted)
+    options: dict[str, Any] = {"threads": 2, "spill_dir": tmp_path}
+    if kind == "join_many":
+        run: LocalJoin = wm.local.join_many({"a": FEW[0], "b": FEW[1]}, "k", **options)
+    else:
+        run = getattr(wm.local, kind)(*FEW, "k", **options)
+    with pytest.raises(KeyboardInterrupt):
+        next(run)
+    assert not instance_threads()
+    assert not list(tmp_path.iterdir())

@@ -18,11 +18,13 @@ from pyspark.sql import functions as sf
 import watersmeet as wm
 from tests.spark.sql_types import texts
 from watersmeet.errors import InputChanged, StateError
+from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark.jobs import run_tasks
 from watersmeet.spark.scans.scan import PlainScan
-from watersmeet.spark.tables import inputs
+from watersmeet.spark.tables import inputs, instances
 from watersmeet.spark.tables import small as smalls
 from watersmeet.spark.tables.instances import Instance
+from watersmeet.spark.tables.results import ResultWriter
 from watersmeet.spark.tables.run import JoinRun
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("small")]
@@ -257,6 +259,40 @@ def test_a_run_that_is_stopped_after_its_first_wave(tables: tuple[DataFrame, Dat
         run.stop()
         assert list(waves) == []
         assert first.rows.count() == first.progress.rows_out
+
+
+@pytest.mark.parametrize("in_several", [False, True])
+def test_a_run_is_stopped_while_the_driver_joins(
+    few_keys: tuple[DataFrame, DataFrame], monkeypatch: pytest.MonkeyPatch, in_several: bool
+) -> None:
+    """There is no job that could be cancelled, and few keys may have billions of results."""
+    monkeypatch.setattr("watersmeet.spark.tables.plan._PUSHED_ROWS", 100)
+    if in_several:
+        monkeypatch.setattr("watersmeet.spark.tables.run.SMALL_BYTES", 0)
+    run, found = wm.join(*few_keys, "k"), []
+
+    def stopped(self: ResultWriter, batch: pa.RecordBatch) -> None:
+        found.append(len(batch))
+        run.stop()
+
+    monkeypatch.setattr(ResultWriter, "append", stopped)
+    with run:
+        assert list(run) == []
+        assert len(found) == 1
+
+
+def test_a_condition_that_refuses_all_pairs_does_not_go_on_for_ever() -> None:
+    """Operators yield nothing meanwhile."""
+    rows = pa.schema({"k": pa.int64(), "a": pa.int64()})
+    schema = JoinSchema.resolve(rows, rows, "k", condition=pc.field("a") < 0)
+
+    def gone() -> None:
+        raise ConnectionError
+
+    condition = instances._checked(schema, gone).condition
+    assert condition is not None
+    with pytest.raises(ConnectionError):
+        condition.holds([])
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ import watersmeet as wm
 from tests.spark.workers import workers
 from watersmeet.errors import StateError
 from watersmeet.spark import cache, homes
+from watersmeet.spark.jobs import run_tasks
 from watersmeet.spark.tables import files, instances
 from watersmeet.spark.tables.instances import JoinTask
 from watersmeet.spark.tables.plan import Plan
@@ -271,9 +272,9 @@ def _first_waves_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """An operator that is built again lacks the latest wave."""
     built = instances._replayed
 
-    def one_behind(task: JoinTask, plan: Plan) -> Any:
+    def one_behind(task: JoinTask, plan: Plan, check: instances.Check) -> Any:
         waves = (*task.waves[:-2], task.waves[-1]) if len(task.waves) > 2 else task.waves
-        return built(JoinTask(task.instance, waves, task.last, task.most_bytes), plan)
+        return built(JoinTask(task.instance, waves, task.last, task.most_bytes), plan, check)
 
     monkeypatch.setattr(instances, "_replayed", one_behind)
 
@@ -296,3 +297,23 @@ def test_planted_bugs_are_noticed(
     monkeypatch.setattr("watersmeet.spark.tables.run.run_tasks", SCHEDULES[schedule])
     with suppress(StateError):
         assert waves_of_both(pairs) != right
+
+
+def test_homes_that_begin_when_their_run_is_already_stopped(
+    pairs: tuple[Pair, Pair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two jobs there is none to cancel, and no home to end: those of the next job are ended
+    behind it."""
+    with wm.join(*pairs[0], "k") as run:
+        waves = iter(run)
+        next(waves)
+        assert homes_of(run)
+
+        def late(spark: SparkSession, tasks: Sequence[Any], work: Any, **names: Any) -> list[Any]:
+            run.stop()
+            assert end_of(run) == []
+            return run_tasks(spark, tasks, work, **names)
+
+        monkeypatch.setattr("watersmeet.spark.tables.run.run_tasks", late)
+        next(waves, None)
+        assert end_of(run) == []

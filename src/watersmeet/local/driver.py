@@ -211,12 +211,15 @@ class Driver:
         with self._driving, contextlib.ExitStack() as stack:
             # Called last in, first out: the files are removed even if something before fails.
             stack.callback(self.claim.close)
-            if self.operator is not None:
-                stack.callback(self.operator.close)
+            stack.callback(self._close_operator)
             if self._started:
                 for reader in self._readers:
                     stack.callback(reader.stop)
             stack.callback(self._leave)
+
+    def _close_operator(self) -> None:
+        if self.operator is not None:
+            self.operator.close()
 
     def _leave(self) -> None:
         # A generator cannot be closed while it runs, as when an interrupt comes from inside of it.

@@ -170,7 +170,7 @@ class ThreadedEnrichDriver(EnrichDriver, ThreadedDriver):
             return self._made(schema, parts[number], account, spill)
 
         try:
-            self.enricher = self.instances = EnrichingInstances(
+            self.enricher = self._instances = EnrichingInstances(
                 schema,
                 instance,
                 divider=Divider(schema, self.threads, in_order=True, inputs=MASTER),
@@ -184,6 +184,7 @@ class ThreadedEnrichDriver(EnrichDriver, ThreadedDriver):
             for part in parts:
                 part.close()
             raise
+        self.enricher.start()
         return self.enricher
 
 

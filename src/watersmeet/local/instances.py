@@ -102,10 +102,13 @@ class Instances:
             raise
         parts = [worker.operator.metrics for worker in self.workers]
         self._metrics = SummedMetrics(parts, memory, copies=divider.copies)
-        for worker in self.workers:
-            worker.start()
 
     # ---- what the driver does -------------------------------------------------------------------
+
+    def start(self) -> None:
+        """To be called when `close` will be, come what may: threads end by that only."""
+        for worker in self.workers:
+            worker.start()
 
     @property
     def metrics(self) -> Metrics:

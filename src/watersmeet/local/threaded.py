@@ -89,13 +89,25 @@ class ThreadedDriver(Driver):
         **options: Any,
     ) -> None:
         self.threads = threads
+        self._instances: Instances | None = None
         self._divided = InstanceShares(memory.limit, threads)
         super().__init__(sources, question, memory=memory, **options)
         self._turns = [_FIRST_ROWS] * len(self.sources)
         self._is_silent = False
 
+    @property
+    def instances(self) -> Instances:
+        assert self._instances is not None
+        return self._instances
+
     def _waiting_bytes(self) -> int:
         return self._divided.waiting
+
+    def _close_operator(self) -> None:
+        super()._close_operator()
+        # An interrupt may come when threads run, and before the operator is known.
+        if self._instances is not None:
+            self._instances.close()
 
     def _make(self, schema: JoinSchema) -> JoinOperator:
         make = partial(self._make_instances, schema)
@@ -121,7 +133,7 @@ class ThreadedDriver(Driver):
                 name, schema, memory=account, spill=spill, tuning=tuning, **options
             )
 
-        self.instances = Instances(
+        self._instances = Instances(
             schema,
             instance,
             divider=Divider(schema, self.threads),
@@ -129,6 +141,7 @@ class ThreadedDriver(Driver):
             memory=self.memory,
             inbox=self._inbox,
         )
+        self.instances.start()
         # It has all that this driver, and promises, ask of an operator: no state is saved here, and
         # no promise is passed on.
         return cast(KeepsRows, self.instances)

@@ -10,8 +10,8 @@ its results on the way are dropped, since they have been delivered before.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -20,8 +20,11 @@ import pyarrow as pa
 from watersmeet.errors import StateError
 from watersmeet.operators.base import JoinOperator
 from watersmeet.operators.family import make_operator
-from watersmeet.rows.address import Matches
+from watersmeet.rows.address import Matches, Rows
+from watersmeet.rows.condition import Condition
+from watersmeet.rows.leaves import Mask
 from watersmeet.rows.rebatched import rebatched
+from watersmeet.rows.schema import JoinSchema
 from watersmeet.spark import cache, homes
 from watersmeet.spark.jobs import Record
 from watersmeet.spark.tables.plan import Plan
@@ -36,6 +39,10 @@ _FLUSHES_TOLD = 8
 _IDLE_S = 600.0
 # A process keeps one bundle of operators.
 _JOINING_HERE = threading.Lock()
+
+
+Check = Callable[[], None]
+"""Raises if nobody wants the work any more; called by long work now and then."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +70,13 @@ class JoinTask:
 class Instance:
     """An operator with its memory account and its spill directory."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, check: Check = homes.check_wanted) -> None:
         self._claim = SpillClaim(plan.spill_dir)
         self.memory = MemoryAccount(plan.operator_memory)
-        self.schema = plan.join
+        self.schema = _checked(plan.join, check)
         self.operator: JoinOperator = make_operator(
             plan.question.algorithm,
-            plan.join,
+            self.schema,
             memory=self.memory,
             spill=self._claim.area,
             clock=lambda: 0.0,  # It must decide the same when it is built again later.
@@ -78,6 +85,25 @@ class Instance:
     def close(self) -> None:
         self.operator.close()
         self._claim.close()
+
+
+@dataclass(frozen=True)
+class _Checked(Condition):
+    """A condition that may refuse billions of pairs, between which an operator yields nothing."""
+
+    check: Check
+
+    def holds(self, rows: Sequence[Rows]) -> Mask:
+        self.check()
+        return super().holds(rows)
+
+
+def _checked(schema: JoinSchema, check: Check) -> JoinSchema:
+    condition = schema.condition
+    if condition is None:
+        return schema
+    checked = _Checked(condition.predicate, condition.columns, condition.schema, check)
+    return replace(schema, condition=checked)
 
 
 class Bundle:
@@ -99,12 +125,12 @@ def join_wave(tasks: Sequence[JoinTask], plan: Plan) -> list[Record]:
     return homes.at_home(name, join_here, tasks, plan, batches=iter(()), idle_s=_IDLE_S)
 
 
-def join_in_driver(bundles: Sequence[Sequence[JoinTask]], plan: Plan) -> list[Record]:
+def join_in_driver(bundles: Sequence[Sequence[JoinTask]], plan: Plan, check: Check) -> list[Record]:
     """Join a wave in this process instead of in tasks. It keeps no operators: homes build them
     again, from little."""
     with _JOINING_HERE:
         try:
-            joined = [join_here(bundle, plan, iter(())) for bundle in bundles]
+            joined = [join_here(bundle, plan, iter(()), check) for bundle in bundles]
         finally:
             cache.clear()
     return list(chain.from_iterable(joined))
@@ -123,7 +149,10 @@ def end_homes(plan: Plan) -> None:
 
 
 def join_here(
-    tasks: Sequence[JoinTask], plan: Plan, batches: Iterator[pa.RecordBatch]
+    tasks: Sequence[JoinTask],
+    plan: Plan,
+    batches: Iterator[pa.RecordBatch],
+    check: Check = homes.check_wanted,
 ) -> list[Record]:
     """Join a wave in this process, which may have the operators of the wave before."""
     for _ in batches:  # There are none: rows are in the storage.
@@ -139,9 +168,10 @@ def join_here(
         with ResultWriter(plan, f"result-{version:03}-{first.instance:04}") as writer:
             for task in tasks:
                 kept = before.instances.pop(task.instance, None)
-                instance = kept or _replayed(task, plan)
+                instance = kept or _replayed(task, plan, check)
                 after.instances[task.instance] = instance
-                records.append(_join(task, plan, instance, writer) | {"kept": kept is not None})
+                record = _join(task, plan, instance, writer, check)
+                records.append(record | {"kept": kept is not None})
                 if task.last or not plan.keeps_operators:
                     after.instances.pop(task.instance).close()
         records[0]["files"] = writer.files
@@ -154,10 +184,14 @@ def join_here(
     return records
 
 
-def _join(task: JoinTask, plan: Plan, instance: Instance, writer: ResultWriter) -> Record:
+def _join(
+    task: JoinTask, plan: Plan, instance: Instance, writer: ResultWriter, check: Check
+) -> Record:
     before = instance.operator.metrics.as_dict()
-    found = _feed(instance.operator, task.waves[-1], plan)
+    found = _feed(instance.operator, task.waves[-1], plan, check)
     for matches in chain(found, _finish(instance.operator, plan) if task.last else ()):
+        # A block of rows may have billions of results, and the clean-up at the end more.
+        check()
         if len(matches):
             writer.append(instance.schema.materialise(matches))
         if task.most_bytes is not None and writer.nbytes > task.most_bytes:
@@ -183,11 +217,11 @@ def record_of(task: JoinTask, instance: Instance, before: dict[str, Any]) -> Rec
     }
 
 
-def _replayed(task: JoinTask, plan: Plan) -> Instance:
-    instance = Instance(plan)
+def _replayed(task: JoinTask, plan: Plan, check: Check) -> Instance:
+    instance = Instance(plan, check)
     try:
         for number, wave in enumerate(task.waves[:-1], start=1):
-            rows = sum(len(matches) for matches in _feed(instance.operator, wave, plan))
+            rows = sum(map(len, _feed(instance.operator, wave, plan, check)))
             if rows != wave.rows_out:
                 raise StateError(
                     f"Instance {task.instance} gave {wave.rows_out:,} rows in wave {number} and "
@@ -201,7 +235,7 @@ def _replayed(task: JoinTask, plan: Plan) -> Instance:
     return instance
 
 
-def _feed(operator: JoinOperator, wave: Arrivals, plan: Plan) -> Iterator[Matches]:
+def _feed(operator: JoinOperator, wave: Arrivals, plan: Plan, check: Check) -> Iterator[Matches]:
     """Push a wave's batches, the inputs in turn."""
     inputs = [
         rebatched(
@@ -212,7 +246,7 @@ def _feed(operator: JoinOperator, wave: Arrivals, plan: Plan) -> Iterator[Matche
     for blocks in zip_longest(*inputs):
         for input, block in zip(plan.inputs, blocks, strict=True):
             if block is not None:
-                homes.check_wanted()
+                check()
                 yield from operator.push(input, block)
 
 

@@ -15,6 +15,7 @@ from watersmeet.spark.scans.relation import PlainScan
 from watersmeet.spark.tables import small
 from watersmeet.spark.tables.histograms import Histogram
 from watersmeet.spark.tables.inputs import Inputs
+from watersmeet.spark.tables.instances import Check
 from watersmeet.spark.tables.partitions import StagedPartitions, sizes_of, staged_partitions
 from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of
 from watersmeet.spark.tables.ranging import ranged
@@ -102,9 +103,12 @@ class Opening:
     """How many rows each table seems to have, if anything is known of it."""
     seed: int
 
-    def open(self, *, whole: bool) -> Opened:
+    def open(self, *, whole: bool, check: Check) -> Opened:
         """Join small tables at once. Of others, let Spark compute and count those that need it, or
-        their first partitions, and choose instances and waves; a single one for the `whole`."""
+        their first partitions, and choose instances and waves; a single one for the `whole`.
+
+        `check` raises if nobody wants the rows any more: no job is cancelled in the driver.
+        """
         may_be_small = self._can_join_here and small.may_be_small(
             self.relations, self.plan, most=self._most_here
         )
@@ -112,14 +116,14 @@ class Opening:
         if may_be_small:
             batches = small.collected(self.relations, self.plan, most=self._most_here)
             if self._are_known(batches):
-                found = self._joined_here(batches, {})
+                found = self._joined_here(batches, {}, check)
                 if found is not None:
                     return Opened(self.plan, found)
                 may_be_small = False
         in_parts = not whole and not (may_be_small and self._seem_small())
         computed = self._computed(batches, in_parts=in_parts)
         if may_be_small and self._are_small(computed):
-            found = self._joined_here({}, computed.all_files)
+            found = self._joined_here({}, computed.all_files, check)
             if found is not None:
                 return Opened(self.plan, found, computed)
         return self._divided(computed, whole=whole)
@@ -155,9 +159,11 @@ class Opening:
         nbytes = max(self._bytes(computed), sum(plain))
         return nbytes * share <= small.most_bytes(self.plan)
 
-    def _joined_here(self, batches: small.Collected, files: Staged) -> Small | None:
+    def _joined_here(self, batches: small.Collected, files: Staged, check: Check) -> Small | None:
         """What the driver finds in all tables; None if it is much."""
-        return small.join_small(self.relations, self.plan, batches=batches, files=files)
+        return small.join_small(
+            self.relations, self.plan, batches=batches, files=files, check=check
+        )
 
     # ---- by tasks --------------------------------------------------------------------------------
 

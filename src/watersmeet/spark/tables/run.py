@@ -6,6 +6,7 @@ import os
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
@@ -196,6 +197,7 @@ class JoinRun:
             return
         here = way.is_here(number)
         files = self._ahead.take(number) or way.inputs.scan(number, here=here)
+        self._check_wanted()  # Only jobs that run are cancelled, not those that would follow.
         scanned = time.monotonic()
         arrived = arrivals(files, instances=self._plan.instances)
         records = self._join(number, arrived, way)
@@ -218,7 +220,7 @@ class JoinRun:
     def _way(self, *, whole: bool) -> Small | InWaves:
         """How the tables are joined, which is decided when the first rows are asked for."""
         if self._opened is None:
-            self._opened = self._opening.open(whole=whole)
+            self._opened = self._opening.open(whole=whole, check=self._check_wanted)
             if isinstance(self._opened.way, InWaves):
                 self._files.at_stop.append(partial(end_homes, self._plan))
         return self._opened.way
@@ -264,15 +266,19 @@ class JoinRun:
 
         tasks = [tuple(map(task, bundle)) for bundle in plan.bundles]
         if way.is_here(number):
-            return join_in_driver(tasks, plan)
-        bundles = run_tasks(
-            self._spark,
-            tasks,
-            lambda bundle: {"records": join_wave(bundle, plan)},
-            at_once=plan.slots.tasks,
-            query=plan.query,
-            what=f"wave {number + 1} of {waves}, join",
-        )
+            return join_in_driver(tasks, plan, self._check_wanted)
+        try:
+            bundles = run_tasks(
+                self._spark,
+                tasks,
+                lambda bundle: {"records": join_wave(bundle, plan)},
+                at_once=plan.slots.tasks,
+                query=plan.query,
+                what=f"wave {number + 1} of {waves}, join",
+            )
+        finally:
+            if self._stopped:  # Who stopped it may have come before these homes began.
+                end_homes(plan)
         return [record for bundle in bundles for record in bundle["records"]]
 
     def _progress(self, now: float) -> WaveProgress:
@@ -294,6 +300,11 @@ class JoinRun:
         if files:
             self._files.handed_out(rows)
         return rows
+
+    def _check_wanted(self) -> None:
+        """Called by work in this process now and then: nobody else ends it when the run stops."""
+        if self._stopped:
+            raise CancelledError
 
     def _check_open(self) -> None:
         if self._files.closed:

@@ -22,7 +22,7 @@ from watersmeet.rows.rebatched import rebatched
 from watersmeet.spark.computing import computing
 from watersmeet.spark.jobs import Record, named, side_by_side
 from watersmeet.spark.scans.relation import PlainScan, Split, StagedRows
-from watersmeet.spark.tables.instances import Instance, JoinTask, record_of
+from watersmeet.spark.tables.instances import Check, Instance, JoinTask, record_of
 from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of, is_fixed
 from watersmeet.spark.tables.results import ResultWriter
 from watersmeet.spark.tables.scanning import routed
@@ -122,7 +122,12 @@ def stored(batches: Collected, plan: Plan) -> dict[int, list[Sections]]:
 
 
 def join_small(
-    relations: Sequence[Relation], plan: Plan, *, batches: Collected, files: Staged
+    relations: Sequence[Relation],
+    plan: Plan,
+    *,
+    batches: Collected,
+    files: Staged,
+    check: Check,
 ) -> Small | None:
     """Join all rows in this process; None if the result is large. `batches` and `files` are the
     rows of the tables that are no plain scans."""
@@ -148,12 +153,13 @@ def join_small(
                 yield batch
 
     inputs = [rebatched(rows_of(input), plan.pushed_rows) for input in plan.inputs]
-    instance = Instance(plan)
+    instance = Instance(plan, check)
     task = JoinTask(0, (), last=True)
     try:
         before = instance.operator.metrics.as_dict()
         with ResultWriter(plan, "result-001-0000") as writer:
-            for matches in _found(instance.operator, plan, inputs):
+            for matches in _found(instance.operator, plan, inputs, check):
+                check()
                 if len(matches):
                     writer.append(instance.schema.materialise(matches))
                 if writer.nbytes > _RESULT_BYTES:
@@ -170,11 +176,15 @@ def as_one(plan: Plan) -> Plan:
 
 
 def _found(
-    operator: JoinOperator, plan: Plan, inputs: Sequence[Iterator[pa.RecordBatch]]
+    operator: JoinOperator,
+    plan: Plan,
+    inputs: Sequence[Iterator[pa.RecordBatch]],
+    check: Check,
 ) -> Iterator[Matches]:
     for blocks in zip_longest(*inputs):
         for input, block in zip(plan.inputs, blocks, strict=True):
             if block is not None:
+                check()
                 yield from operator.push(input, block)
     yield from chain.from_iterable(operator.end(input) for input in plan.inputs)
     yield from operator.finish()
