@@ -268,7 +268,7 @@ def test_a_run_is_stopped_while_the_driver_joins(
     """There is no job that could be cancelled, and few keys may have billions of results."""
     monkeypatch.setattr("watersmeet.spark.tables.plan._PUSHED_ROWS", 100)
     if in_several:
-        monkeypatch.setattr("watersmeet.spark.tables.run.SMALL_BYTES", 0)
+        monkeypatch.setattr("watersmeet.spark.tables.opening.SMALL_BYTES", 0)
     run, found = wm.join(*few_keys, "k"), []
 
     def stopped(self: ResultWriter, batch: pa.RecordBatch) -> None:
