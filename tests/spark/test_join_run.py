@@ -66,6 +66,19 @@ def gone(spark: SparkSession, storage: Path) -> bool:
 # ---- closing -------------------------------------------------------------------------------
 
 
+def test_a_run_whose_session_was_stopped_says_so(
+    spark: SparkSession, tables: tuple[DataFrame, DataFrame], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stopped context has no `_jsc`; whoever asks it for anything gets an AttributeError."""
+    with wm.join(*tables, on="k") as run:
+        waves = iter(run)
+        with monkeypatch.context() as stopped:
+            stopped.setattr(spark.sparkContext, "_jsc", None)
+            for ask in (run.to_df, lambda: next(waves)):
+                with pytest.raises(RunClosed, match="session of this run was stopped"):
+                    ask()
+
+
 def test_a_closed_run_gives_no_rows_and_says_so(
     tables: tuple[DataFrame, DataFrame], tmp_path: Path
 ) -> None:

@@ -313,3 +313,8 @@ class JoinRun:
                 remedy="Call it again, and ask for rows inside its `with` block; DataFrames "
                 "that were taken before remain usable.",
             )
+        if self._spark.sparkContext._jsc is None:
+            raise RunClosed(
+                "The Spark session of this run was stopped, and no more rows can be computed.",
+                remedy="Start a session, read the DataFrames there, and call it again.",
+            )
