@@ -218,7 +218,7 @@ def run(places: Places, *, quick: bool) -> Section:
         "from the state on disk. The time is the median of the latest 500 batches, that of the "
         "processor their mean; files and their bytes are all there are, spilled ones too.",
         rows=[row_of(look) for look in drive.looks],
-        claims=endless_claims(drive),
+        claims=endless_claims(drive, join="a semi join"),
         measured=drive,
     )
 
@@ -235,9 +235,9 @@ def row_of(look: Look) -> Row:
     }
 
 
-def endless_claims(drive: Drive) -> list[Claim]:
+def endless_claims(drive: Drive, *, join: str) -> list[Claim]:
     first, last = drive.looks[0], drive.looks[-1]
-    span = f"from batch {first.batch:,} to {last.batch:,}"
+    span = f"{join}, from batch {first.batch:,} to {last.batch:,}"
     slower = last.processor_milliseconds / first.processor_milliseconds
     larger = last.manifest_bytes / first.manifest_bytes
     more = last.resident_bytes - first.resident_bytes

@@ -107,6 +107,6 @@ def run(places: Places, *, quick: bool) -> Section:
         "state on disk. The time is the median of the latest 500 batches, that of the processor "
         "their mean; files and their bytes are all there are, spilled ones too.",
         rows=[row_of(look) for look in drive.looks],
-        claims=endless_claims(drive),
+        claims=endless_claims(drive, join="a join with watermarks"),
         measured=drive,
     )
