@@ -437,8 +437,8 @@ def collected_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def never_finished(monkeypatch: pytest.MonkeyPatch) -> None:
     class Unfinished(Instance):
-        def __init__(self, plan: Any) -> None:
-            super().__init__(plan)
+        def __init__(self, plan: Any, check: Any) -> None:
+            super().__init__(plan, check)
             monkeypatch.setattr(self.operator, "finish", lambda: iter(()), raising=False)
             monkeypatch.setattr(self.operator, "end", lambda input: iter(()), raising=False)
 
