@@ -87,11 +87,13 @@ def test_a_directory_is_watched_until_a_signal_and_no_row_is_lost(
     main_thread = threading.main_thread().ident or 0
 
     def later() -> None:
-        until(lambda: bool(watched) and watched[0].files_read == 1)
-        pq.write_table(STREAM, folder / "stream" / "_2.parquet")
-        (folder / "stream" / "_2.parquet").rename(folder / "stream" / "2.parquet")
-        until(lambda: watched[0].files_read == 2)
-        signal.pthread_kill(main_thread, number)
+        try:
+            until(lambda: bool(watched) and watched[0].files_read == 1)
+            pq.write_table(STREAM, folder / "stream" / "_2.parquet")
+            (folder / "stream" / "_2.parquet").rename(folder / "stream" / "2.parquet")
+            until(lambda: watched[0].files_read == 2)
+        finally:  # Else the stream would have no end, nor would the test.
+            signal.pthread_kill(main_thread, number)
 
     thread = threading.Thread(target=later)
     thread.start()
