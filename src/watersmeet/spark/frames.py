@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from watersmeet.errors import InvalidArgument
+from watersmeet.parquet.footers import Footer
 from watersmeet.spark.scans.relation import PlainScan, StagedRows
 
 MOST_INSTANCES = 4096
@@ -79,3 +83,19 @@ def source_bytes(dataframe: DataFrame) -> int | None:
 
 def _size(plan: Any) -> int:
     return int(str(plan.stats().sizeInBytes()))
+
+
+def row_group_bytes(dataframe: DataFrame) -> int:
+    """Of Parquet files, about what a row group takes: Spark cuts them where it likes, but a row
+    group is in one partition, and partitions that are smaller than one have no rows. 0 of others.
+    """
+    files = dataframe._jdf.inputFiles()
+    sizes = []
+    for place in {0, len(files) - 1} if len(files) else ():
+        path = unquote(urlparse(files[place]).path)
+        try:
+            footer = Footer.read(path)
+        except (OSError, pa.ArrowException):
+            return 0  # Of another format, or not on this machine.
+        sizes.append(Path(path).stat().st_size // max(footer.row_groups, 1))
+    return max(sizes, default=0)

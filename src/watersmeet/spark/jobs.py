@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pickle
 import re
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet import errors
 from watersmeet.spark.computing import computing
+from watersmeet.spark.crossing import crossing
 from watersmeet.spark.interpreter import missing_in_worker, our_python
 from watersmeet.spark.worker import settle
 
@@ -33,8 +35,9 @@ MANY = 40
 # A file that Spark cannot cut small enough otherwise: it counts opening one as this many bytes.
 _OPENING = 256 * 1024
 _LEAST_FILES, _OPENING_COST = "spark.sql.files.minPartitionNum", "spark.sql.files.openCostInBytes"
-# The first word of each line of a plan, behind the signs that draw its tree.
-_NODE = re.compile(r"[\s:+\-]*(\w+)")
+# The signs that draw the tree of a plan, and the first word behind them.
+_TREE = " :+-"
+_NODE = re.compile(r"\w+")
 # Nodes whose rows do not depend on how those below are divided.
 _INDIFFERENT = {
     *("Aggregate", "ArrowEvalPython", "BatchEvalPython", "Expand", "Filter", "Generate"),
@@ -44,6 +47,8 @@ _INDIFFERENT = {
 }
 # Spark's own, which starts 200 tasks for a handful of rows if its plans cannot adapt.
 _DEFAULT_SHUFFLED = "200"
+# Plans are made under settings that are put back, by one thread at a time.
+_PLANNING = threading.Lock()
 # Spark tasks for each core: more than one, so that other cores do not wait long for a slow one.
 _TASKS_EACH = 3
 
@@ -94,7 +99,12 @@ def run_over(
         for message in _told(work(_renamed(batches, names))):
             yield pa.RecordBatch.from_pydict({"message": [message]}, schema=_MESSAGES)
 
-    with computing(what), named(dataframe.sparkSession, query=query, what=what):
+    with (
+        computing(what),
+        named(dataframe.sparkSession, query=query, what=what),
+        _PLANNING,
+        crossing(dataframe),
+    ):
         rows = _numbered(dataframe).mapInArrow(host, _SPARK_MESSAGES).collect()
     return _heard([row.message for row in rows])
 
@@ -123,10 +133,10 @@ class Partitions(Generic[Result]):
         *,
         query: str,
         what: str,
-        many: int = MANY,
+        many: int | None = MANY,
     ) -> None:
         """`work` is given a partition's rows and number. There are `many` of them, where it is for
-        Spark to say how many."""
+        Spark to say how many; None for a plan without a shuffle, as it is."""
 
         names = dataframe.columns
 
@@ -142,10 +152,13 @@ class Partitions(Generic[Result]):
         self._spark = dataframe.sparkSession
         self._query = query
         self.is_deterministic = _is_deterministic(dataframe)
+        chosen = many if self.is_deterministic else 0
         with (
             computing(what),
             named(self._spark, query=query, what=what),
-            fixed_partitions(self._spark, many=many if self.is_deterministic else 0),
+            _PLANNING,
+            nullcontext() if many is None else fixed_partitions(self._spark, many=chosen or 0),
+            crossing(dataframe),
         ):
             self._rdd = _numbered(dataframe).mapInArrow(host, _SPARK_MESSAGES).rdd
             self.count = self._rdd.getNumPartitions()
@@ -212,17 +225,18 @@ def _is_deterministic(dataframe: DataFrame) -> bool:
     plan = dataframe._jdf.queryExecution().optimizedPlan()
     if not plan.deterministic():
         return False
-    return all(name in _INDIFFERENT for name in _nodes(plan.toString()))
+    return all(name in _INDIFFERENT for name in nodes(plan.toString()))
 
 
-def _nodes(plan: str) -> Iterator[str]:
+def nodes(plan: str) -> Iterator[str]:
     """The names of the nodes in a plan's text, without those below rows that are cached."""
     cached: int | None = None
     for line in plan.splitlines():
-        found = _NODE.match(line)
-        depth = 0 if found is None else found.start(1)
-        if cached is None or depth <= cached:
-            name = "" if found is None else found[1]
+        node = line.lstrip(_TREE)
+        depth = len(line) - len(node)
+        if node and (cached is None or depth <= cached):
+            found = _NODE.match(node)
+            name = "" if found is None else found[0]
             cached = depth if name == "InMemoryRelation" else None
             yield name
 

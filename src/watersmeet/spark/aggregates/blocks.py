@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
-from pathlib import Path
 from typing import TypeVar
-from urllib.parse import unquote, urlparse
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +15,7 @@ from watersmeet.aggregates.sampling.facts import ColumnFacts
 from watersmeet.aggregates.sampling.plan import Block
 from watersmeet.aggregates.sampling.planner import pieces
 from watersmeet.errors import InputChanged
-from watersmeet.parquet.footers import Footer
-from watersmeet.spark.frames import estimated_rows, source_bytes
+from watersmeet.spark.frames import estimated_rows, row_group_bytes, source_bytes
 from watersmeet.spark.jobs import Partitions, count_partitions
 from watersmeet.spark.scans.ranges import facts_of, ranges_of
 from watersmeet.spark.scans.relation import StagedRows
@@ -189,21 +186,5 @@ def _wanted(dataframe: DataFrame) -> int:
     """So many partitions that a first look is short and no single one decides an answer, but not
     so many that starting their tasks takes longer than their work."""
     nbytes = source_bytes(dataframe) or 0
-    each = max(_PARTITION_BYTES, _GROUPS_EACH * _row_group_bytes(dataframe))
+    each = max(_PARTITION_BYTES, _GROUPS_EACH * row_group_bytes(dataframe))
     return min(max(nbytes // each, _FEWEST_PARTITIONS), _MOST_PARTITIONS)
-
-
-def _row_group_bytes(dataframe: DataFrame) -> int:
-    """Of Parquet files, about what a row group takes: Spark cuts them where it likes, but a row
-    group is in one partition, and partitions that are smaller than one have no rows. 0 of others.
-    """
-    files = dataframe._jdf.inputFiles()
-    sizes = []
-    for place in {0, len(files) - 1} if len(files) else ():
-        path = unquote(urlparse(files[place]).path)
-        try:
-            footer = Footer.read(path)
-        except (OSError, pa.ArrowException):
-            return 0  # Of another format, or not on this machine.
-        sizes.append(Path(path).stat().st_size // max(footer.row_groups, 1))
-    return max(sizes, default=0)

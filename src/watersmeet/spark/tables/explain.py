@@ -18,7 +18,7 @@ def explain(
     relations: Sequence[PlainScan | StagedRows],
     plan: Plan,
     *,
-    partitions: Mapping[int, int],
+    partitions: Mapping[int, str],
     at_once: Mapping[int, str],
     key_order: str | None,
     is_small: bool,
@@ -26,7 +26,7 @@ def explain(
     progress: WaveProgress | None,
     metrics: RunMetrics,
 ) -> str:
-    """`partitions` says how many there are of inputs that Spark computes some of at a time;
+    """`partitions` says of inputs that Spark computes some of at a time how it does so;
     `at_once`, why another that is no plain scan is not computed so; `is_small`, that the driver has
     joined them."""
     facts = {"join": _question(plan), "algorithm": _algorithm(plan)}
@@ -83,14 +83,12 @@ def _algorithm(plan: Plan) -> str:
     return f"{name} (chosen for you)" if plan.question.auto else name
 
 
-def _way(relation: PlainScan | StagedRows, partitions: int | None, at_once: str | None) -> str:
+def _way(relation: PlainScan | StagedRows, partitions: str | None, at_once: str | None) -> str:
     if isinstance(relation, PlainScan):
         return f"file path: {relation.describe()}"
     because = f"because {relation.because()}"
     if partitions is not None:
-        return (
-            f"row path, {partitions} partitions computed some at a time in random order, {because}"
-        )
+        return f"row path, {partitions}, {because}"
     once = "" if at_once is None else f", staged once before the first wave: {at_once};"
     return f"row path{once or ','} {because}"
 

@@ -16,9 +16,10 @@ from watersmeet.spark.tables import small
 from watersmeet.spark.tables.histograms import Histogram
 from watersmeet.spark.tables.inputs import Inputs
 from watersmeet.spark.tables.instances import Check
-from watersmeet.spark.tables.partitions import StagedPartitions, sizes_of, staged_partitions
+from watersmeet.spark.tables.partitions import StagedPartitions, sizes_of
 from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of
 from watersmeet.spark.tables.ranging import ranged
+from watersmeet.spark.tables.slices import staged_partitions
 from watersmeet.spark.tables.small import Small
 from watersmeet.spark.tables.staging import Relation, Staged, divided, staged
 from watersmeet.spark.tables.waves import SMALL_BYTES, WHOLE, shares

@@ -11,7 +11,8 @@ from itertools import chain
 from math import ceil
 
 from watersmeet.policies.order import random_order
-from watersmeet.spark.jobs import Partitions, Record
+from watersmeet.spark.frames import row_group_bytes, source_bytes
+from watersmeet.spark.jobs import MANY, Partitions, Record
 from watersmeet.spark.scans.relation import PlainScan, StagedRows
 from watersmeet.spark.tables.plan import Plan, Sizes
 from watersmeet.spark.tables.scanning import stage
@@ -24,7 +25,10 @@ from watersmeet.words import count_text
 class StagedPartitions:
     """The partitions of one side, in the order in which they are computed."""
 
-    def __init__(self, relation: StagedRows, input: int, plan: Plan, *, seed: int) -> None:
+    def __init__(
+        self, relation: StagedRows, input: int, plan: Plan, *, seed: int, sides: int = 1
+    ) -> None:
+        """So many `sides` are computed beside each other."""
         self._spark = relation.dataframe.sparkSession
         self._input = input
         self._plan = plan
@@ -36,10 +40,12 @@ class StagedPartitions:
             lambda batches, number: {"number": number, "files": list(stage(batches, input, plan))},
             query=plan.query,
             what=self._what,
+            many=_most_partitions(relation),
         )
         self.count = self._partitions.count
         self.order = random_order(self.count, seed=seed)
-        self.first = min(max(plan.slots.tasks, ceil(self.count * FIRST_SHARE)), self.count)
+        beside = ceil(plan.slots.tasks / sides)
+        self.first = min(max(beside, ceil(self.count * FIRST_SHARE)), self.count)
         """How many are computed before the first wave: those that are computed side by side."""
         self._files: list[list[Sections]] = []
 
@@ -61,15 +67,21 @@ class StagedPartitions:
 
     def stage(self, count: int) -> None:
         """Have the first `count` partitions in the storage."""
+        if count > len(self._files):
+            self._files += self._divided(self._computed(count))
+
+    def _computed(self, count: int) -> list[list[Sections]]:
+        """The files of the partitions that are missing among the first `count`."""
         missing = self.order[len(self._files) : count]
-        if not missing:
-            return
         records = self._partitions.run(missing, what=self._what)
         by_number = {
             record["number"]: [Sections.from_description(file) for file in record["files"]]
             for record in records
         }
-        self._files += self._divided([by_number[number] for number in missing])
+        return [by_number[number] for number in missing]
+
+    def describe(self) -> str:
+        return f"{self.count} partitions computed some at a time in random order"
 
     def fit(self, plan: Plan) -> None:
         """Divide rows among this plan's instances, those that are there and those that come."""
@@ -109,30 +121,13 @@ class StagedPartitions:
         return ceil(seen * self.count / max(len(self._files), 1))
 
 
-def staged_partitions(
-    relations: Sequence[PlainScan | StagedRows], plan: Plan, *, seed: int
-) -> tuple[dict[int, StagedPartitions], dict[int, str]]:
-    """The sides whose partitions are computed some at a time; of others that are no plain scan, why
-    they are not.
-
-    Where rows are divided by their values, or among the instances of a join of many, all of a side
-    is looked at before it is divided.
-    """
-    found: dict[int, StagedPartitions] = {}
-    refused: dict[int, str] = {}
-    for input in plan.inputs:
-        relation = relations[input]
-        if isinstance(relation, PlainScan):
-            continue
-        if plan.placing is not None or len(plan.inputs) > 2:
-            refused[input] = "all of it is looked at before its rows are divided"
-            continue
-        partitions = StagedPartitions(relation, input, plan, seed=seed + input)
-        if partitions.refusal:
-            refused[input] = partitions.refusal
-        else:
-            found[input] = partitions
-    return found, refused
+def _most_partitions(relation: StagedRows) -> int:
+    """With more of them than there are row groups, Spark would make some without rows."""
+    each = row_group_bytes(relation.dataframe)
+    nbytes = source_bytes(relation.dataframe)
+    if not each or nbytes is None:
+        return MANY
+    return min(max(nbytes // each, 1), MANY)
 
 
 def sizes_of(

@@ -121,7 +121,7 @@ class JoinRun:
         return explain(
             self._opening.relations,
             self._plan,
-            partitions={input: each.count for input, each in computed.partitions.items()},
+            partitions={n: each.describe() for n, each in computed.partitions.items()},
             at_once=computed.at_once,
             key_order=way.inputs.key_order if isinstance(way, InWaves) else None,
             is_small=isinstance(way, Small),
