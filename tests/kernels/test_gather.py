@@ -35,6 +35,15 @@ def test_values_are_copied_in_the_order_asked_for(
     assert bytes(out) == b"".join(chosen)
 
 
+@pytest.mark.parametrize("kind", [np.bool_, np.uint8, np.uint16, np.uint32, np.uint64])
+def test_values_of_one_word_are_copied_in_the_order_asked_for(kind: type) -> None:
+    values: np.ndarray = (np.arange(100) * 7).astype(kind)
+    index = np.array([99, 0, 0, 50, 3], np.int64)
+    out: np.ndarray = np.empty(5, kind)
+    gather.take_values(values, index, out)
+    assert out.tolist() == values[index].tolist()
+
+
 def masked(size: int, data: st.DataObject) -> np.ndarray:
     return np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)), np.bool_)
 

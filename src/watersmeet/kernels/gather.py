@@ -1,4 +1,4 @@
-"""Copying values of variable width, and closing the gaps that rows leave when they are dropped."""
+"""Copying values by position, and closing the gaps that rows leave when they are dropped."""
 
 from __future__ import annotations
 
@@ -11,6 +11,20 @@ _I64 = types.Array(types.int64, 1, "C", readonly=True)
 _OUT_I64 = types.Array(types.int64, 1, "C")
 _OUT_I32 = types.Array(types.int32, 1, "C")
 _MASK = types.Array(types.boolean, 1, "C", readonly=True)
+
+
+@njit(
+    [
+        types.void(types.Array(dtype, 1, "C", readonly=True), _I64, types.Array(dtype, 1, "C"))
+        for dtype in (types.boolean, types.uint8, types.uint16, types.uint32, types.uint64)
+    ],
+    cache=True,
+    nogil=True,
+)
+def take_values(values, index, out):
+    """The chosen items of one word. Positions are not checked: they come from our own kernels."""
+    for k in range(index.size):
+        out[k] = values[np.uint64(index[k])]
 
 
 @njit(

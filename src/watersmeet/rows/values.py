@@ -52,7 +52,7 @@ class FixedValues:
 
     def taken(self, index: Index) -> pa.Array:
         dtype = f"u{self.width}" if self.width in (1, 2, 4, 8) else f"V{self.width}"
-        values = self.data.view(dtype)[index]
+        values = values_at(self.data.view(dtype), index)
         return self._array(values.view(np.uint8), len(index), _bits_at(self.valid, index))
 
     def copied(self, starts: Index, stops: Index) -> pa.Array:
@@ -162,6 +162,15 @@ class StructValues:
     def widths(self, starts: Index, stops: Index) -> Index:
         own = (stops - starts) * _FLAG_BYTES
         return own + sum(each.widths(starts, stops) for each in self.fields)
+
+
+def values_at(values: NDArray[Any], index: Index) -> NDArray[Any]:
+    """Items of an array at these positions, which are not checked."""
+    if values.dtype.kind == "V":
+        return values[index]
+    taken = np.empty(len(index), values.dtype)
+    gather.take_values(values, np.ascontiguousarray(index), taken)
+    return taken
 
 
 def values_of(array: pa.Array) -> Values:

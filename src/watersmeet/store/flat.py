@@ -12,7 +12,7 @@ from watersmeet.kernels import gather, ranges
 from watersmeet.rows.address import Index, KeyBuffers
 from watersmeet.rows.buffers import fixed_bytes as bytes_of_fixed
 from watersmeet.rows.buffers import variable_bytes as bytes_of_variable
-from watersmeet.rows.values import BytesValues, FixedValues, Mask, offset_type
+from watersmeet.rows.values import BytesValues, FixedValues, Mask, offset_type, values_at
 from watersmeet.store.arena import Arena
 
 # How many rows are moved at a time when gaps are closed, so that the intermediate copy is small.
@@ -42,7 +42,7 @@ class Validity:
     def bitmap(self, index: Index) -> pa.Buffer | None:
         if self._arena is None:
             return None
-        return pa.py_buffer(np.packbits(self._arena.array[index], bitorder="little"))
+        return pa.py_buffer(np.packbits(values_at(self._arena.array, index), bitorder="little"))
 
     def close_gaps(self, keep: Mask) -> None:
         if self._arena is not None:
@@ -102,7 +102,7 @@ class FixedColumn:
             stored[:] = bytes_of_fixed(values, self._width).view(stored.dtype)
 
     def take(self, index: Index) -> pa.Array:
-        values = self._arena.array[index]
+        values = values_at(self._arena.array, index)
         if self._boolean:
             values = np.packbits(values, bitorder="little")
         buffers = [self._valid.bitmap(index), pa.py_buffer(values)]

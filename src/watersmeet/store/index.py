@@ -17,10 +17,12 @@ from watersmeet.store.flat import close_fixed
 Codes = NDArray[np.uint64]
 
 _FEWEST_BUCKETS = 1024
+_ROWS_A_BUCKET = 2
+_GROWTH = 4
 
 _HEAD_BYTES = 8
 INDEX_BYTES = 16 + _HEAD_BYTES
-"""Bytes of a row in the index: code and link, and up to two bucket heads."""
+"""Bytes of a row in the index: code and link, and a bucket's head, though rows may share one."""
 
 
 class PairBuffer:
@@ -67,7 +69,9 @@ class Index(Protocol):
 
 
 class HashIndex:
-    """Hash chains over rows 0 .. len-1. There are at least as many buckets as rows.
+    """Hash chains over rows 0 .. len-1. There are at most two rows a bucket, in the mean: links say
+    what is to be found behind them, so chains that are a little longer cost next to nothing, and
+    fewer heads are less memory to fetch and to wait for.
 
     If it is not `indexed` any more, it has the codes but no chains, and finds nothing.
     """
@@ -76,8 +80,12 @@ class HashIndex:
         self.indexed = True
         self._rows = 0
         self._arena = Arena(2 * capacity, np.uint64)
-        self.nodes = self._arena.array.reshape(capacity, 2)
-        self._heads = np.full(_FEWEST_BUCKETS, -1, np.int32)
+        self._words = self._arena.array
+        self.nodes = self._words.reshape(capacity, 2)
+        # Buckets are added where they are: the system clears every page that is new, and may have
+        # to find it first, which costs more than linking the rows.
+        self._buckets = Arena(_buckets_for(capacity), np.uint64).array
+        self._heads = self._buckets[:_FEWEST_BUCKETS]
 
     @classmethod
     def over(cls, codes: Codes) -> HashIndex:
@@ -94,21 +102,21 @@ class HashIndex:
         self._rows = start + len(codes)
         if not self.indexed:
             self.nodes[start : self._rows, 0] = codes
-        elif self._rows > self._heads.size:
+        elif self._rows > _ROWS_A_BUCKET * self._heads.size:
             self.nodes[start : self._rows, 0] = codes
             self._link_again()
         else:
-            matching.insert(self._heads, self.nodes, codes, start)
+            matching.insert(self._heads, self._words, codes, start)
 
     def find(
         self, wanted: Codes, pairs: PairBuffer, floor: int = 0, *, until: Codes | None = None
     ) -> Iterator[tuple[Numbers, Numbers]]:
         assert until is None or until is wanted, "hashes have no order"
         state = np.zeros(2, np.int64)
-        chains = np.empty((2, min(matching.GROUP, wanted.size)), np.int64)
+        chains = np.empty((3, min(matching.GROUP, wanted.size)), np.uint64)
         while state[0] < wanted.size or state[1]:
             found = matching.probe(
-                self._heads, self.nodes, wanted, floor, state, chains, pairs.first, pairs.second
+                self._heads, self._words, wanted, floor, state, chains, pairs.first, pairs.second
             )
             if found:
                 yield pairs.first[:found], pairs.second[:found]
@@ -120,6 +128,10 @@ class HashIndex:
             self._link_again()
 
     @property
+    def buckets(self) -> int:
+        return int(self._heads.size)
+
+    @property
     def spare_bytes(self) -> int:
         """Bytes of buckets beyond `INDEX_BYTES` a row: after growing, many buckets are empty."""
         if self._heads.size == _FEWEST_BUCKETS:
@@ -129,11 +141,14 @@ class HashIndex:
     def _link_again(self) -> None:
         # Four times as many buckets at once. Building the chains anew misses the cache on every
         # row: with doubling it was a quarter of the time of a 20 M row join (bench: scaling).
-        size = self._heads.size
-        while size < self._rows:
-            size *= 4
-        if size > self._heads.size:
-            self._heads = np.empty(0, np.int32)  # Frees the old heads before new ones are made.
-            self._heads = Arena(size, np.int32).array
-        self._heads.fill(-1)
-        matching.link(self._heads, self.nodes, self._rows)
+        self._heads.fill(0)
+        self._heads = self._buckets[: _buckets_for(self._rows, least=self._heads.size)]
+        matching.link(self._heads, self._words, self._rows)
+
+
+def _buckets_for(rows: int, *, least: int = _FEWEST_BUCKETS) -> int:
+    """How many buckets there are for so many rows, if there have been `least` for fewer."""
+    size = least
+    while _ROWS_A_BUCKET * size < rows:
+        size *= _GROWTH
+    return size
