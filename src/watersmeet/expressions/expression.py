@@ -82,6 +82,19 @@ class Expression:
             parts.put(start, stop, self._evaluate(Evaluation(block), looked_at))
         return parts.joined()
 
+    def holds(self, columns: Columns, rows: int) -> pa.BooleanArray:
+        """Of a condition: true where it holds, and false or null elsewhere."""
+        columns = {key: _whole(columns[key]) for key in self._keys()}
+        parts = []
+        for start in range(0, max(rows, 1), _BLOCK):
+            stop = min(start + _BLOCK, rows)
+            block = {key: array.slice(start, stop - start) for key, array in columns.items()}
+            answer = Evaluation(block).truth(self.tree).answer
+            if isinstance(answer, pa.Scalar):
+                answer = pa.repeat(answer, stop - start)
+            parts.append(answer)
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
     def _keys(self) -> set[tuple[Side, str]]:
         return {(column.side, column.name) for column in columns_of(self.tree)}
 

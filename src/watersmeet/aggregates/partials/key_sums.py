@@ -175,8 +175,8 @@ def kept(batch: pa.RecordBatch, question: ResolvedQuestion, side: Side) -> pa.Re
     condition = question.sides[side]
     if condition is None or not len(batch):
         return batch
-    mask = holds(condition.evaluate(columns_of(batch, question, side), len(batch)))
-    return batch if mask.all() else batch.filter(pa.array(mask))
+    mask = condition.holds(columns_of(batch, question, side), len(batch))
+    return batch if mask.true_count == len(batch) else batch.filter(mask)
 
 
 def holds(truth: Numbers) -> NDArray[np.bool_]:
