@@ -142,7 +142,13 @@ def exactly(
 def read(array: pa.Array) -> Numbers:
     """A numeric column as numbers: without a copy if it has 64-bit values and no nulls."""
     if pt.is_dictionary(array.type):
+        if not array.null_count and not array.dictionary.null_count:
+            return read(array.dictionary).taken(array.indices.to_numpy())
         array = array.dictionary_decode()
+    if pt.is_decimal64(array.type):
+        whole = array.view(pa.int64())
+        found = read(whole)
+        return Numbers(found.values, found.valid, array.type.scale, found.bounds)
     kind = spark_type(array.type)
     if array.type != kind:
         array = array.cast(kind)

@@ -175,9 +175,11 @@ class ThreadEngine(_Threads):
         if allowance.limit >= _MUCH:
             keep_a_little()
         self._labels = tuple(question.labels(side) for side in Side)
-        self._bundles: dict[int, list[int]] = {}
-        for block in range(len(described[plan.other].blocks)):
-            self._bundles.setdefault(tables[plan.other].bundle(block), []).append(block)
+        self._numbered = question.numbered(plan.sampled)
+        other = tables[plan.other]
+        self._bundles = list(
+            dict.fromkeys(map(other.bundle, range(len(described[plan.other].blocks))))
+        )
 
     def totals(self, look: Look) -> list[BlockTotals]:
         self._cancelled.clear()
@@ -217,6 +219,7 @@ class ThreadEngine(_Threads):
                 self._question.names(sampled),
                 batch_bytes=self._allowance.batch_bytes,
                 labels=self._labels[sampled],
+                numbered=self._numbered,
             )
             for block, batches in groupby(rows, key=lambda read: read[0]):
                 self._check()
@@ -240,9 +243,8 @@ class ThreadEngine(_Threads):
         return [self._kept.get(bundle) for bundle in bundles]
 
     def _make(self, bundle: int) -> KeySums:
-        blocks = self._bundles[bundle]
         return make_key_sums(
-            lambda gathering: map(gathering.piece, self._other_rows(blocks)),
+            lambda gathering: map(gathering.piece, self._other_rows(bundle)),
             self._question,
             sampled=self._plan.sampled,
             portion=self._allowance.pairs,
@@ -252,11 +254,11 @@ class ThreadEngine(_Threads):
         """Batches are reduced by the threads that read them."""
 
         def pieces(gathering: Gathering) -> Iterator[Piece]:
-            def reduced(blocks: Sequence[int]) -> list[Piece]:
+            def reduced(bundle: int) -> list[Piece]:
                 self._check()
-                return [gathering.piece(batch) for batch in self._other_rows(blocks)]
+                return [gathering.piece(batch) for batch in self._other_rows(bundle)]
 
-            for found in self._map(reduced, self._bundles.values()):
+            for found in self._map(reduced, self._bundles):
                 yield from found
 
         return make_key_sums(
@@ -267,15 +269,14 @@ class ThreadEngine(_Threads):
             portion=self._allowance.pairs,
         )
 
-    def _other_rows(self, blocks: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def _other_rows(self, bundle: int) -> Iterator[pa.RecordBatch]:
         other = self._plan.other
-        rows = self._tables[other].read(
-            blocks,
+        return self._tables[other].read_bundle(
+            bundle,
             self._question.names(other),
             batch_bytes=self._allowance.batch_bytes,
             labels=self._labels[other],
         )
-        return (batch for _, batch in rows)
 
     def close(self) -> None:
         super().close()

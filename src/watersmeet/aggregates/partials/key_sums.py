@@ -111,7 +111,7 @@ class KeySums:
         rows, numbers = self.index.find(keys)
         if self.starts is None:
             if len(rows):
-                yield (None if len(rows) == len(keys.codes) else rows), numbers
+                yield (None if len(rows) == len(keys) else rows), numbers
             return
         counts = self.starts[numbers + 1] - self.starts[numbers]
         ends = np.cumsum(counts)
