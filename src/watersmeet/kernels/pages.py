@@ -13,6 +13,7 @@ from watersmeet.kernels.words import read_64
 
 _BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 _LONGS = types.Array(types.int64, 1, "C", readonly=True)
+_CODES = types.Array(types.uint64, 1, "C", readonly=True)
 _PLACES = types.Array(types.int32, 1, "C", readonly=True)
 _OUT_PLACES = types.Array(types.int32, 1, "C")
 _OUT_LONGS = types.Array(types.int64, 1, "C")
@@ -185,6 +186,30 @@ def unpack(page, out):
 def find_numbered(places, known, rows, numbers):
     """Write the rows at whose place something is known, which is not negative, and what that is;
     returns how many there are."""
+    count = 0
+    for row in range(places.size):
+        number = known[places[row]]
+        rows[count] = row
+        numbers[count] = number
+        if number >= 0:
+            count += 1
+    return count
+
+
+@njit(
+    types.int64(_PLACES, _CODES, types.uint64, _PLACES, _OUT_LONGS, _OUT_LONGS),
+    cache=True,
+    nogil=True,
+)
+def find_numbered_dense(places, codes, least, slots, rows, numbers):
+    """The same for keys that have a slot each, from the least on, with -1 where nothing is known:
+    each of the distinct `codes` is looked up once."""
+    size = np.uint64(slots.size)
+    known = np.empty(codes.size, np.int32)
+    for place in range(codes.size):
+        # Keys below the least wrap around and are as far off as those above the most.
+        slot = codes[place] - least
+        known[place] = slots[slot] if slot < size else np.int32(-1)
     count = 0
     for row in range(places.size):
         number = known[places[row]]

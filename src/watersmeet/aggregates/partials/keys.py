@@ -96,7 +96,9 @@ class HashIndex:
         numbers = np.empty(len(keys.codes), np.int64)
         lookup.find(keys.hashes, self.slots, self.distinct, numbers)
         if keys.places is not None:
-            return _by_place(keys.places, numbers)
+            rows, found = np.empty(len(keys.places), np.int64), np.empty(len(keys.places), np.int64)
+            count = pages.find_numbered(keys.places, numbers, rows, found)
+            return rows[:count], found[:count]
         rows = np.flatnonzero(numbers >= 0)
         return rows, (numbers if len(rows) == len(numbers) else numbers[rows])
 
@@ -117,22 +119,17 @@ class DenseIndex:
         return self.slots.nbytes
 
     def find(self, keys: RowKeys) -> tuple[Positions, Positions]:
-        rows, numbers = (np.empty(len(keys.codes), np.int64) for _ in range(2))
-        count = lookup.find_dense(keys.codes, self.least, self.slots, rows, numbers)
-        if keys.places is None:
-            return rows[:count], numbers[:count]
-        known = np.full(len(keys.codes), -1, np.int64)
-        known[rows[:count]] = numbers[:count]
-        return _by_place(keys.places, known)
+        places, codes = keys.places, keys.codes
+        size = len(codes) if places is None else len(places)
+        rows, numbers = np.empty(size, np.int64), np.empty(size, np.int64)
+        if places is None:
+            count = lookup.find_dense(codes, self.least, self.slots, rows, numbers)
+        else:
+            count = pages.find_numbered_dense(places, codes, self.least, self.slots, rows, numbers)
+        return rows[:count], numbers[:count]
 
 
 Index = HashIndex | DenseIndex
-
-
-def _by_place(places: NDArray[np.int32], known: Positions) -> tuple[Positions, Positions]:
-    rows, numbers = (np.empty(len(places), np.int64) for _ in range(2))
-    count = pages.find_numbered(places, known, rows, numbers)
-    return rows[:count], numbers[:count]
 
 
 def _numbered(codec: CodeKeys, side: Side, batch: pa.RecordBatch) -> pa.DictionaryArray | None:
