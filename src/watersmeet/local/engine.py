@@ -39,6 +39,9 @@ from watersmeet.store.leftovers import Leftovers, keep_a_little
 Tables = tuple[BlockTable, BlockTable]
 # A limit beside which the few megabytes that threads keep for their next arrays are little.
 _MUCH = 512 * 2**20
+# What a thread does at a time is so small a part of what it has to do: the last one to end keeps the
+# others waiting for half of it.
+_SHARES = 12
 _A = TypeVar("_A")
 _B = TypeVar("_B")
 
@@ -172,6 +175,7 @@ class ThreadEngine(_Threads):
         self._meeting = BlockAggregator(question, sampled=plan.sampled)
         self._kept = _Kept(self._make, nbytes=allowance.entries // 2)
         self._complete: KeySums | None = None
+        self._leftovers = threading.local()
         if allowance.limit >= _MUCH:
             keep_a_little()
         self._labels = tuple(question.labels(side) for side in Side)
@@ -207,12 +211,12 @@ class ThreadEngine(_Threads):
             ordered = sorted(blocks, key=lambda block: (sizes[block].keys, block))
         else:
             ordered = sorted(blocks, key=lambda block: (table.bundle(block), block))
-        return shares(ordered, 4 * self._threads)
+        return shares(ordered, _SHARES * self._threads)
 
     def _share(self, blocks: Sequence[int], summing: Summing, *, sketched: bool) -> None:
         sampled = self._plan.sampled
         table, sizes = self._tables[sampled], self._blocks[sampled]
-        leftovers = Leftovers(self._allowance.limit)
+        leftovers = self._leftovers_here()
         for _, bundle in groupby(blocks, key=table.bundle):
             rows = table.read(
                 sorted(bundle),
@@ -232,6 +236,13 @@ class ThreadEngine(_Threads):
                         sketched=sketched,
                     )
                 )
+
+    def _leftovers_here(self) -> Leftovers:
+        """Those of this thread, whatever it has done before."""
+        found: Leftovers | None = getattr(self._leftovers, "here", None)
+        if found is None:
+            found = self._leftovers.here = Leftovers(self._allowance.limit)
+        return found
 
     def _entries(self, block: int) -> Sequence[KeySums]:
         if self._complete is not None:
