@@ -39,8 +39,8 @@ from watersmeet.store.leftovers import Leftovers, keep_a_little
 Tables = tuple[BlockTable, BlockTable]
 # A limit beside which the few megabytes that threads keep for their next arrays are little.
 _MUCH = 512 * 2**20
-# What a thread does at a time is so small a part of what it has to do: the last one to end keeps the
-# others waiting for half of it.
+# What a thread does at a time is so small a part of what it has to do: others wait for the last one
+# to end.
 _SHARES = 12
 _A = TypeVar("_A")
 _B = TypeVar("_B")
