@@ -35,6 +35,19 @@ def test_rows_find_the_number_of_their_key_and_no_other(
     ]
 
 
+@given(there=KEYS, distinct=KEYS.filter(bool), room=st.sampled_from([0, 2**12]), data=st.data())
+def test_keys_that_have_numbers_are_found_as_if_they_stood_in_every_row(
+    there: list[int], distinct: list[int], room: int, data: st.DataObject
+) -> None:
+    places = data.draw(st.lists(st.integers(0, len(distinct) - 1), max_size=40))
+    index, _ = indexed(np.array(there, np.uint64), plain=True, room=room)
+    keys = np.array(distinct, np.uint64)
+    plain = index.find(RowKeys(_NO_ROWS, keys[np.array(places, np.int64)], None, True))
+    numbered = RowKeys(_NO_ROWS, keys, None, True, np.array(places, np.int32))
+    for mine, others in zip(index.find(numbered), plain, strict=True):
+        assert mine.tolist() == others.tolist()
+
+
 @pytest.mark.parametrize(
     ("keys", "room", "kind"),
     [

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 import pytest
 
 import watersmeet as wm
@@ -17,6 +18,7 @@ from tests.aggregates.readings import blocks_of
 from watersmeet.aggregates import allowance
 from watersmeet.aggregates.sampling.designs import RANGES
 from watersmeet.expressions.numbers import ArithmeticFailed
+from watersmeet.local.blocks import ParquetTable
 from watersmeet.local.engine import ThreadEngine, _Kept
 
 ORDERS, ITEMS = 4_000, 20_000
@@ -154,6 +156,42 @@ def test_text_that_is_asked_for_more_than_its_group(tmp_path: Path) -> None:
     kept = (both[0], both[1].filter(pa.compute.field("kind") == "a"))
     whole: dict[str, Any] = {"n": wm.sum("price")}
     assert_same(found, expected(*kept, on=["id"], group_by=["kind"], **whole))
+
+
+@pytest.mark.parametrize(
+    ("options", "batch_bytes", "numbered"),
+    [
+        ({}, 2**20, True),
+        ({"use_dictionary": False}, 2**20, False),
+        # Less than reading all of a row group at once takes.
+        ({}, 2000, False),
+    ],
+)
+def test_numbers_keep_the_dictionary_of_the_file(
+    tmp_path: Path, options: dict[str, Any], batch_bytes: int, numbered: bool
+) -> None:
+    names = ["id", "price"]
+    items, _ = tables(kinds=["a"])
+    path, _ = written(tmp_path, (items, items), **options)
+    table = ParquetTable([path], argument="left")
+    rows = []
+    for block in range(len(table.blocks("id", names))):
+        for _, batch in table.read([block], names, batch_bytes=batch_bytes, numbered=names):
+            assert all(pt.is_dictionary(kind) is numbered for kind in batch.schema.types)
+            rows.append(batch.cast(items.select(names).schema))
+    assert pa.Table.from_batches(rows).equals(items.select(names))
+
+
+def test_numbers_that_are_asked_for_more_than_a_sum(tmp_path: Path) -> None:
+    """A price that is compared and grouped by, and one that is multiplied alone."""
+    both = tables(kinds=["a", "b"])
+    items, orders = written(tmp_path, both)
+    for more in ({"where": "price > 500"}, {"group_by": "price"}, {"group_by": "id"}):
+        asked = {"on": "id", **ASKED, **more}
+        groups = [more["group_by"]] if "group_by" in more else []
+        found = wm.local.aggregate(items, orders, **asked).exact().answer.to_pylist()
+        wanted = wm.local.aggregate(*both, **asked).exact().answer.to_pylist()
+        assert_same(by_group(found, groups), by_group(wanted, groups))
 
 
 @pytest.mark.parametrize("step", [1, 7])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -63,8 +64,7 @@ class Expression:
 
     def columns(self, side: Side) -> tuple[str, ...]:
         """The columns of one input that it looks at, in the order they are written."""
-        names = [column.name for column in columns_of(self.tree) if column.side is side]
-        return tuple(dict.fromkeys(names))
+        return tuple(name for where, name in self._keys if where is side)
 
     def evaluate(self, columns: Columns, rows: int, *, active: Mask | None = None) -> Numbers:
         """Its value for each of `rows` rows (or gathered pairs): int64, float64 or, where 64 bits
@@ -73,7 +73,7 @@ class Expression:
 
         SQL computes it for joined rows only: where `active` is false it cannot fail.
         """
-        columns = {key: _whole(columns[key]) for key in self._keys()}
+        columns = {key: _whole(columns[key]) for key in self._keys}
         parts = _Parts(rows)
         for start in range(0, max(rows, 1), _BLOCK):
             stop = min(start + _BLOCK, rows)
@@ -82,8 +82,23 @@ class Expression:
             parts.put(start, stop, self._evaluate(Evaluation(block), looked_at))
         return parts.joined()
 
-    def _keys(self) -> set[tuple[Side, str]]:
-        return {(column.side, column.name) for column in columns_of(self.tree)}
+    def holds(self, columns: Columns, rows: int) -> pa.BooleanArray:
+        """Of a condition: true where it holds, and false or null elsewhere."""
+        columns = {key: _whole(columns[key]) for key in self._keys}
+        parts = []
+        for start in range(0, max(rows, 1), _BLOCK):
+            stop = min(start + _BLOCK, rows)
+            block = {key: array.slice(start, stop - start) for key, array in columns.items()}
+            answer = Evaluation(block).truth(self.tree).answer
+            if isinstance(answer, pa.Scalar):
+                answer = pa.repeat(answer, stop - start)
+            parts.append(answer)
+        return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+    @cached_property
+    def _keys(self) -> tuple[tuple[Side, str], ...]:
+        """The columns that it looks at."""
+        return tuple(dict.fromkeys((column.side, column.name) for column in columns_of(self.tree)))
 
     def _evaluate(self, evaluation: Evaluation, active: Mask | None) -> Numbers:
         if not self.is_numeric and not pt.is_boolean(self.kind):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -142,23 +143,39 @@ def exactly(
 def read(array: pa.Array) -> Numbers:
     """A numeric column as numbers: without a copy if it has 64-bit values and no nulls."""
     if pt.is_dictionary(array.type):
+        few = len(array) < len(array.dictionary)
+        if not few and not array.null_count and not array.dictionary.null_count:
+            return read(array.dictionary).taken(array.indices.to_numpy())
         array = array.dictionary_decode()
-    kind = spark_type(array.type)
-    if array.type != kind:
-        array = array.cast(kind)
+    dtype, scale = _as_stored(array.type)
+    if dtype is None:
+        kind = spark_type(array.type)
+        if array.type != kind:
+            array = array.cast(kind)
+        if not pt.is_decimal(kind):
+            dtype = np.dtype(kind.to_pandas_dtype())
     valid = None
     if array.null_count:
         valid = array.is_valid().to_numpy(zero_copy_only=False)
-    if pt.is_decimal(kind):
-        return _decimals(array, kind, valid)
-    dtype = np.dtype(kind.to_pandas_dtype())
+    if dtype is None:
+        return _decimals(array, array.type, valid)
     values = aligned(fixed_bytes(array, dtype.itemsize).view(dtype))
     if valid is not None:
         values = np.where(valid, values, dtype.type(0))
     if dtype.kind == "f":
         return Numbers(values, valid)
     bounds = (int(values.min()), int(values.max())) if values.size else (0, 0)
-    return Numbers(values.astype(np.int64, copy=False), valid, 0, bounds)
+    return Numbers(values.astype(np.int64, copy=False), valid, scale, bounds)
+
+
+@lru_cache
+def _as_stored(kind: pa.DataType) -> tuple[np.dtype[Any] | None, int]:
+    """The type and the scale of numbers that are read as their bytes stand; None of others."""
+    if pt.is_decimal64(kind):
+        return np.dtype(np.int64), kind.scale
+    if kind in (pa.int32(), pa.int64(), pa.float64()):
+        return np.dtype(kind.to_pandas_dtype()), 0
+    return None, 0
 
 
 def written(numbers: Numbers, kind: pa.DataType) -> pa.Array | pa.Scalar:

@@ -49,9 +49,9 @@ class Truth:
         if not values.ndim and (valid is None or not valid.ndim):
             return pa.scalar(bool(values) if valid is None or valid else None, pa.bool_())
         if valid is None:
-            return pa.array(values)
+            return _bits(values)
         values, valid = np.broadcast_arrays(values, valid)
-        return pa.array(values, mask=~valid)
+        return _bits(values, valid)
 
     @cached_property
     def _parts(self) -> tuple[Mask, Mask | None]:
@@ -102,6 +102,15 @@ class Truth:
             return Truth.of(pc.or_kleene(self._answer, other._answer))
         holds = self.holds | other.holds
         return _settled(holds, holds, self, other)
+
+
+def _bits(values: Mask, valid: Mask | None = None) -> pa.BooleanArray:
+    """As Arrow has them. Its own conversion goes from bit to bit."""
+    buffers = [
+        None if each is None else pa.py_buffer(np.packbits(each, bitorder="little"))
+        for each in (valid, values)
+    ]
+    return pa.Array.from_buffers(pa.bool_(), len(values), buffers)
 
 
 def _settled(values: Mask, decided: Mask, left: Truth, right: Truth) -> Truth:

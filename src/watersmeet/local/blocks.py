@@ -23,6 +23,7 @@ from watersmeet.errors import InputChanged, InvalidArgument, SchemaError
 from watersmeet.local.files import find_files
 from watersmeet.model import Side
 from watersmeet.parquet.footers import Footer, each_footer
+from watersmeet.parquet.numbered import read_numbered
 
 _MEMORY_BLOCK = 16_384
 # In memory there is no reading, so blocks may be small.
@@ -60,12 +61,24 @@ class BlockTable(Protocol):
         *,
         batch_bytes: int,
         labels: Collection[str] = (),
+        numbered: Collection[str] = (),
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """These columns of some blocks of one bundle, ascending: a block, and some rows of it.
 
         A batch has about so many bytes, and a block at least one batch. `labels` are columns of
-        text that may come as numbers with a dictionary.
+        text that may come as numbers with a dictionary, `numbered` columns of numbers.
         """
+        ...
+
+    def read_bundle(
+        self,
+        bundle: int,
+        names: Sequence[str],
+        *,
+        batch_bytes: int,
+        labels: Collection[str] = (),
+    ) -> Iterator[pa.RecordBatch]:
+        """All blocks of a bundle, as few batches as fit."""
         ...
 
 
@@ -94,10 +107,11 @@ class _File:
     stamp: tuple[int, int]
 
     @classmethod
-    def open(cls, path: Path, argument: str) -> _File:
+    def open(cls, path: Path, argument: str, like: _File | None = None) -> _File:
         try:
             stamp = _stamp(path)
-            return cls(path, Footer.read(path), stamp)
+            footer = Footer.read(path, None if like is None else like.footer)
+            return cls(path, footer, stamp)
         except (OSError, pa.ArrowException) as error:
             raise InvalidArgument(
                 f"{argument}: {str(path)!r} cannot be read as Parquet: {error}.",
@@ -148,16 +162,38 @@ class _File:
             self.check()
             raise
 
+    def read_numbered(
+        self, group: int, names: Sequence[str], *, most: int
+    ) -> pa.RecordBatch | None:
+        """A row group whose columns all are numbers of values in their dictionary, if reading it
+        takes no more bytes; None if Arrow has to read it."""
+        found = [self.footer.stored(group, name) for name in names]
+        columns = [each for each in found if each is not None]
+        if len(columns) < len(names) or sum(each.needed for each in columns) > most:
+            return None
+        arrays = []
+        try:
+            with self.path.open("rb", buffering=0) as file:
+                for column in columns:
+                    data = os.pread(file.fileno(), column.stored, column.offset)
+                    array = read_numbered(data, column)
+                    if array is None:
+                        return None
+                    arrays.append(array)
+        except (OSError, pa.ArrowException):
+            return None
+        return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
 
 class ParquetTable:
     """Row groups of Parquet files, cut into pieces where they are few."""
 
     def __init__(self, paths: Sequence[Path], *, argument: str) -> None:
         self.name = f"{len(paths)} Parquet file" + ("s" if len(paths) != 1 else "")
-        self._files = each_footer(lambda path: _File.open(path, argument), paths)
-        for file in self._files[1:]:
-            file.footer.share(self._files[0].footer)
-        self.schema = self._files[0].schema
+        first = _File.open(paths[0], argument)
+        others = each_footer(lambda path: _File.open(path, argument, first), paths[1:])
+        self._files = [first, *others]
+        self.schema = first.schema
         self._groups = [
             _RowGroup(place, number, rows)
             for place, file in enumerate(self._files)
@@ -167,10 +203,14 @@ class ParquetTable:
         self._pieces = [_Piece(*piece) for piece in pieces([group.rows for group in self._groups])]
         # Bytes of a row in memory, by the columns that are read.
         self._widths: dict[tuple[str, ...], float] = {}
+        # Columns of a row group that was not as the dictionaries of its columns are read.
+        self._unnumbered: set[tuple[str, ...]] = set()
 
     def blocks(self, key: str, names: Sequence[str]) -> tuple[Block, ...]:
+        first = self._files[0].footer
         for file in self._files:
-            file.check_columns(self.schema, names)
+            if file.footer.schema is not first.schema:
+                file.check_columns(self.schema, names)
         ranges = [self._footer(group).range(group.number, key) for group in self._groups]
         by_file = [list(file.footer.sizes(names)) for file in self._files]
         sizes = [by_file[group.file][group.number] for group in self._groups]
@@ -204,28 +244,70 @@ class ParquetTable:
         *,
         batch_bytes: int,
         labels: Collection[str] = (),
+        numbered: Collection[str] = (),
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        group = self._groups[self._pieces[blocks[0]].group]
-        schema = pa.schema([self.schema.field(name) for name in names])
+        number = self._pieces[blocks[0]].group
+        group = self._groups[number]
         pieces = [(block, self._pieces[block]) for block in blocks]
-        done, end = pieces[0][1].start, pieces[-1][1].stop
+        if numbered and len(numbered) == len(names):
+            whole = self._numbered(group, tuple(names), batch_bytes)
+            if whole is not None:
+                for block, piece in pieces:
+                    yield block, whole.slice(piece.start, piece.stop - piece.start)
+                self._files[group.file].check()
+                return
+        rows = _Piece(number, pieces[0][1].start, pieces[-1][1].stop)
+        for start, batch in self._rows(rows, names, batch_bytes=batch_bytes, labels=labels):
+            for block, piece in pieces:
+                first, last = max(piece.start, start), min(piece.stop, start + len(batch))
+                if first < last:
+                    yield block, batch.slice(first - start, last - first)
+
+    def read_bundle(
+        self,
+        bundle: int,
+        names: Sequence[str],
+        *,
+        batch_bytes: int,
+        labels: Collection[str] = (),
+    ) -> Iterator[pa.RecordBatch]:
+        whole = _Piece(bundle, 0, self._groups[bundle].rows)
+        for _, batch in self._rows(whole, names, batch_bytes=batch_bytes, labels=labels):
+            yield batch
+
+    def _rows(
+        self, piece: _Piece, names: Sequence[str], *, batch_bytes: int, labels: Collection[str]
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Some rows of a row group: the first of a batch, and the batch."""
+        group = self._groups[piece.group]
+        file = self._files[group.file]
+        schema = pa.schema([self.schema.field(name) for name in names])
+        done, end = piece.start, piece.stop
         while done < end:
             rows = self._rows_at_once(tuple(names), batch_bytes)
             position = 0
-            file = self._files[group.file]
             for batch in file.read(group.number, names, rows=rows, labels=labels):
                 start, position = position, position + len(batch)
                 if position > done:
-                    batch = _as(batch, schema)
-                    for block, piece in pieces:
-                        first, last = max(piece.start, done), min(piece.stop, position)
-                        if first < last:
-                            yield block, batch.slice(first - start, last - first)
+                    fresh = max(start, done)
+                    wanted = batch.slice(fresh - start, min(position, end) - fresh)
                     done = position
+                    yield fresh, _as(wanted, schema)
                 if done >= end or self._resized(tuple(names), batch, rows, batch_bytes):
                     # Arrow cannot skip rows: with batches of another size, all begins anew.
                     break
-            self._files[group.file].check()
+            file.check()
+
+    def _numbered(
+        self, group: _RowGroup, names: tuple[str, ...], most: int
+    ) -> pa.RecordBatch | None:
+        if names in self._unnumbered:
+            return None
+        found = self._files[group.file].read_numbered(group.number, names, most=most)
+        if found is None:
+            # Others are most probably as this one, and trying is reading them twice.
+            self._unnumbered.add(names)
+        return found
 
     def _rows_at_once(self, names: tuple[str, ...], batch_bytes: int) -> int:
         width = self._widths.get(names)
@@ -285,6 +367,17 @@ class MemoryTable:
     def bundle(self, block: int) -> int:
         return block
 
+    def read_bundle(
+        self,
+        bundle: int,
+        names: Sequence[str],
+        *,
+        batch_bytes: int,
+        labels: Collection[str] = (),
+    ) -> Iterator[pa.RecordBatch]:
+        for _, batch in self.read([bundle], names, batch_bytes=batch_bytes):
+            yield batch
+
     def batches(self) -> list[pa.RecordBatch]:
         """All rows as they came."""
         found: list[pa.RecordBatch] = self._table.to_batches()
@@ -303,6 +396,7 @@ class MemoryTable:
         *,
         batch_bytes: int,
         labels: Collection[str] = (),
+        numbered: Collection[str] = (),
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         chosen = self._table.select(names)
         for block in blocks:

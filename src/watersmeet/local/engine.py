@@ -39,6 +39,9 @@ from watersmeet.store.leftovers import Leftovers, keep_a_little
 Tables = tuple[BlockTable, BlockTable]
 # A limit beside which the few megabytes that threads keep for their next arrays are little.
 _MUCH = 512 * 2**20
+# What a thread does at a time is so small a part of what it has to do: others wait for the last one
+# to end.
+_SHARES = 12
 _A = TypeVar("_A")
 _B = TypeVar("_B")
 
@@ -172,12 +175,15 @@ class ThreadEngine(_Threads):
         self._meeting = BlockAggregator(question, sampled=plan.sampled)
         self._kept = _Kept(self._make, nbytes=allowance.entries // 2)
         self._complete: KeySums | None = None
+        self._leftovers = threading.local()
         if allowance.limit >= _MUCH:
             keep_a_little()
         self._labels = tuple(question.labels(side) for side in Side)
-        self._bundles: dict[int, list[int]] = {}
-        for block in range(len(described[plan.other].blocks)):
-            self._bundles.setdefault(tables[plan.other].bundle(block), []).append(block)
+        self._numbered = question.numbered(plan.sampled)
+        other = tables[plan.other]
+        self._bundles = list(
+            dict.fromkeys(map(other.bundle, range(len(described[plan.other].blocks))))
+        )
 
     def totals(self, look: Look) -> list[BlockTotals]:
         self._cancelled.clear()
@@ -205,18 +211,19 @@ class ThreadEngine(_Threads):
             ordered = sorted(blocks, key=lambda block: (sizes[block].keys, block))
         else:
             ordered = sorted(blocks, key=lambda block: (table.bundle(block), block))
-        return shares(ordered, 4 * self._threads)
+        return shares(ordered, _SHARES * self._threads)
 
     def _share(self, blocks: Sequence[int], summing: Summing, *, sketched: bool) -> None:
         sampled = self._plan.sampled
         table, sizes = self._tables[sampled], self._blocks[sampled]
-        leftovers = Leftovers(self._allowance.limit)
+        leftovers = self._leftovers_here()
         for _, bundle in groupby(blocks, key=table.bundle):
             rows = table.read(
                 sorted(bundle),
                 self._question.names(sampled),
                 batch_bytes=self._allowance.batch_bytes,
                 labels=self._labels[sampled],
+                numbered=self._numbered,
             )
             for block, batches in groupby(rows, key=lambda read: read[0]):
                 self._check()
@@ -230,6 +237,13 @@ class ThreadEngine(_Threads):
                     )
                 )
 
+    def _leftovers_here(self) -> Leftovers:
+        """Those of this thread, whatever it has done before."""
+        found: Leftovers | None = getattr(self._leftovers, "here", None)
+        if found is None:
+            found = self._leftovers.here = Leftovers(self._allowance.limit)
+        return found
+
     def _entries(self, block: int) -> Sequence[KeySums]:
         if self._complete is not None:
             return [self._complete]
@@ -240,9 +254,8 @@ class ThreadEngine(_Threads):
         return [self._kept.get(bundle) for bundle in bundles]
 
     def _make(self, bundle: int) -> KeySums:
-        blocks = self._bundles[bundle]
         return make_key_sums(
-            lambda gathering: map(gathering.piece, self._other_rows(blocks)),
+            lambda gathering: map(gathering.piece, self._other_rows(bundle)),
             self._question,
             sampled=self._plan.sampled,
             portion=self._allowance.pairs,
@@ -252,11 +265,11 @@ class ThreadEngine(_Threads):
         """Batches are reduced by the threads that read them."""
 
         def pieces(gathering: Gathering) -> Iterator[Piece]:
-            def reduced(blocks: Sequence[int]) -> list[Piece]:
+            def reduced(bundle: int) -> list[Piece]:
                 self._check()
-                return [gathering.piece(batch) for batch in self._other_rows(blocks)]
+                return [gathering.piece(batch) for batch in self._other_rows(bundle)]
 
-            for found in self._map(reduced, self._bundles.values()):
+            for found in self._map(reduced, self._bundles):
                 yield from found
 
         return make_key_sums(
@@ -267,15 +280,14 @@ class ThreadEngine(_Threads):
             portion=self._allowance.pairs,
         )
 
-    def _other_rows(self, blocks: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def _other_rows(self, bundle: int) -> Iterator[pa.RecordBatch]:
         other = self._plan.other
-        rows = self._tables[other].read(
-            blocks,
+        return self._tables[other].read_bundle(
+            bundle,
             self._question.names(other),
             batch_bytes=self._allowance.batch_bytes,
             labels=self._labels[other],
         )
-        return (batch for _, batch in rows)
 
     def close(self) -> None:
         super().close()

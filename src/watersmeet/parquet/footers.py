@@ -13,17 +13,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from time import perf_counter
 from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from watersmeet.parquet.numbered import StoredColumn
+
 Range = tuple[int, int]
 """The least and the greatest value that is not null, or a little beyond them."""
 
-# Reading a footer is waiting: for a disk, or for storage far away.
+# Reading a footer is waiting: for a disk, or for storage far away. Where it is not, several threads
+# wait for each other: of 100 small files in the system's cache, for a third of the time.
 _AT_ONCE = 8
+_WAITING_S = 0.002
 # A number of the file, times the first and over the second, is one of ours.
 _UNITS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 
@@ -57,19 +62,24 @@ class Footer:
         self.schema = schema
         self._first: Footer | None = None
 
-    def share(self, first: Footer) -> None:
-        """What follows from the columns is found once for files that have the same ones."""
-        if self.schema == first.schema and self.metadata.schema == first.metadata.schema:
-            self._first = first
-
     @classmethod
     def of(cls, file: pq.ParquetFile) -> Footer:
         """Of a file that is open."""
         return cls(file.metadata, file.schema_arrow)
 
     @classmethod
-    def read(cls, path: Any) -> Footer:
+    def read(cls, path: Any, like: Footer | None = None) -> Footer:
+        """Of a file; if its columns are just those of another one, what follows from them is
+        found once."""
         metadata = pq.read_metadata(path)
+        if (
+            like is not None
+            and metadata.schema.equals(like.metadata.schema)
+            and metadata.metadata == like.metadata.metadata
+        ):
+            footer = cls(metadata, like.schema)
+            footer._first = like
+            return footer
         return cls(metadata, metadata.schema.to_arrow_schema())
 
     @property
@@ -108,6 +118,13 @@ class Footer:
             for path, place in self._leaves.items()
             if path in whole or path.startswith(nested)
         ]
+
+    def stored(self, group: int, name: str) -> StoredColumn | None:
+        """Where a column of numbers is, if they may be read as numbers of distinct values."""
+        place = self._leaves.get(name)
+        if place is None:
+            return None
+        return StoredColumn.of(self.metadata, group, place, self.schema.field(name).type)
 
     def chunk(self, group: int, name: str) -> Chunk:
         """Nothing is known of a nested column: what its leaves hold are no values of it."""
@@ -149,9 +166,19 @@ class Footer:
 
 
 def each_footer(read: Callable[[_A], _B], files: Iterable[_A]) -> list[_B]:
-    """What `read` makes of each file, several of them at a time."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(read, files))
+    """What `read` makes of each file, several of them at a time once that means to wait."""
+    found = []
+    left = iter(files)
+    for file in left:
+        began = perf_counter()
+        found.append(read(file))
+        if perf_counter() - began > _WAITING_S:
+            break
+    rest = list(left)
+    if rest:
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            found += pool.map(read, rest)
+    return found
 
 
 def _unit(kind: pa.DataType) -> tuple[int, int] | None:

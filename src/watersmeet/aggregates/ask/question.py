@@ -196,11 +196,26 @@ class ResolvedQuestion:
             if (sampled if group.shared else group.side) is side
         ]
 
+    def _takes_numbers(self, side: Side) -> bool:
+        """Whether rows are looked at by column, and never as a whole."""
+        join = self.join
+        return not self.needs_pairs and join.codes_decide and join.inputs[side] == join.stored(side)
+
+    def numbered(self, side: Side) -> frozenset[str]:
+        """Columns that are a key or part of an expression, and nothing else. They may come as
+        numbers of values in a dictionary, as files have them."""
+        if not self._takes_numbers(side):
+            return frozenset()
+        used = {group.column for group in self.aggregates.groups if side is group.side}
+        used |= {pair[side] for pair in self.keys} if len(self.keys) > 1 else set()
+        condition = self.sides[side]
+        used |= set() if condition is None else set(condition.columns(side))
+        return frozenset(self.names(side)) - used
+
     def labels(self, side: Side) -> frozenset[str]:
         """Columns of text of which only the group of each row is asked. They may come as numbers
         with a dictionary, as files have them."""
-        join = self.join
-        if self.needs_pairs or not join.codes_decide or join.inputs[side] != join.stored(side):
+        if not self._takes_numbers(side):
             return frozenset()
         used = {pair[side] for pair in self.keys}
         for each in (*self.aggregates.expressions, *filter(None, self.sides)):

@@ -111,7 +111,7 @@ class KeySums:
         rows, numbers = self.index.find(keys)
         if self.starts is None:
             if len(rows):
-                yield (None if len(rows) == len(keys.codes) else rows), numbers
+                yield (None if len(rows) == len(keys) else rows), numbers
             return
         counts = self.starts[numbers + 1] - self.starts[numbers]
         ends = np.cumsum(counts)
@@ -175,8 +175,8 @@ def kept(batch: pa.RecordBatch, question: ResolvedQuestion, side: Side) -> pa.Re
     condition = question.sides[side]
     if condition is None or not len(batch):
         return batch
-    mask = holds(condition.evaluate(columns_of(batch, question, side), len(batch)))
-    return batch if mask.all() else batch.filter(pa.array(mask))
+    mask = condition.holds(columns_of(batch, question, side), len(batch))
+    return batch if mask.true_count == len(batch) else batch.filter(mask)
 
 
 def holds(truth: Numbers) -> NDArray[np.bool_]:

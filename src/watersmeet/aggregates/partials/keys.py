@@ -16,9 +16,10 @@ import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from watersmeet.expressions.numbers import Mask
-from watersmeet.kernels import lookup
+from watersmeet.kernels import lookup, pages
 from watersmeet.kernels.hashing import hash_codes
 from watersmeet.model import Side
+from watersmeet.rows.buffers import aligned, fixed_bytes
 from watersmeet.rows.keys import CodeKeys
 from watersmeet.rows.schema import JoinSchema
 
@@ -33,17 +34,28 @@ _SLOTS_A_KEY = 6
 @dataclass(frozen=True)
 class RowKeys:
     """Of a batch: `codes` are the keys themselves if they are `plain`, else their hashes. Rows
-    that are not `valid` have no key; None if all have one."""
+    that are not `valid` have no key; None if all have one.
+
+    With `places`, codes are those of distinct keys, and row i has the key at `places[i]`.
+    """
 
     rows: pa.RecordBatch
     codes: Codes
     valid: Mask | None
     plain: bool
+    places: NDArray[np.int32] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     @classmethod
     def of(cls, join: JoinSchema, side: Side, batch: pa.RecordBatch) -> RowKeys:
         codec = join.equal.codec
         if isinstance(codec, CodeKeys):
+            numbered = _numbered(codec, side, batch)
+            if numbered is not None:
+                codes, places = _unsigned(numbered.dictionary), numbered.indices.to_numpy()
+                return cls(batch, codes, None, plain=True, places=places)
             if not _has_labels(join, side, batch):
                 batch = join.accept(side, batch)
             found = codec.plain(side, batch)
@@ -57,6 +69,7 @@ class RowKeys:
         """The rows that have a key."""
         if self.valid is None:
             return self
+        assert self.places is None, "Keys that have numbers are all valid."
         rows = self.rows.filter(pa.array(self.valid))
         return RowKeys(rows, self.codes[self.valid], None, self.plain)
 
@@ -82,6 +95,10 @@ class HashIndex:
     def find(self, keys: RowKeys) -> tuple[Positions, Positions]:
         numbers = np.empty(len(keys.codes), np.int64)
         lookup.find(keys.hashes, self.slots, self.distinct, numbers)
+        if keys.places is not None:
+            rows, found = np.empty(len(keys.places), np.int64), np.empty(len(keys.places), np.int64)
+            count = pages.find_numbered(keys.places, numbers, rows, found)
+            return rows[:count], found[:count]
         rows = np.flatnonzero(numbers >= 0)
         return rows, (numbers if len(rows) == len(numbers) else numbers[rows])
 
@@ -102,12 +119,42 @@ class DenseIndex:
         return self.slots.nbytes
 
     def find(self, keys: RowKeys) -> tuple[Positions, Positions]:
-        rows, numbers = (np.empty(len(keys.codes), np.int64) for _ in range(2))
-        count = lookup.find_dense(keys.codes, self.least, self.slots, rows, numbers)
+        places, codes = keys.places, keys.codes
+        size = len(codes) if places is None else len(places)
+        rows, numbers = np.empty(size, np.int64), np.empty(size, np.int64)
+        if places is None:
+            count = lookup.find_dense(codes, self.least, self.slots, rows, numbers)
+        else:
+            count = pages.find_numbered_dense(places, codes, self.least, self.slots, rows, numbers)
         return rows[:count], numbers[:count]
 
 
 Index = HashIndex | DenseIndex
+
+
+def _numbered(codec: CodeKeys, side: Side, batch: pa.RecordBatch) -> pa.DictionaryArray | None:
+    """The key of a batch, if its values have numbers and are compared as they are."""
+    if len(codec.columns) > 1:
+        return None
+    (column,) = codec.columns
+    array = batch.column(column.of(side))
+    is_numbered = (
+        pt.is_dictionary(array.type)
+        and pt.is_int32(array.type.index_type)
+        and array.type.value_type == column.kind
+        and (pt.is_integer(column.kind) or pt.is_date32(column.kind))
+        and codec.bytes_decide
+        and not array.null_count
+        and not array.dictionary.null_count
+    )
+    return array if is_numbered else None
+
+
+def _unsigned(values: pa.Array) -> Codes:
+    """The codes of keys that are whole numbers or days."""
+    width = values.type.bit_width // 8
+    found = aligned(fixed_bytes(values, width).view(f"<u{width}"))
+    return found.astype(np.uint64, copy=False)
 
 
 def _has_labels(join: JoinSchema, side: Side, batch: pa.RecordBatch) -> bool:
