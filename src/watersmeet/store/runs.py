@@ -252,10 +252,11 @@ class RunWriter:
 
     def append(self, piece: Piece) -> None:
         """Write more rows of the run; their codes are not below those of its rows so far."""
-        for start in range(0, len(piece), self.block_rows):
-            block = piece.slice(start, min(start + self.block_rows, len(piece)))
-            codes = (int(block.codes[0]), int(block.codes[-1]))
-            self._blocks.append(self._out.append(block.batch, codes, first=not self._blocks))
+        batch, codes, size = piece.batch, piece.codes, self.block_rows
+        for start in range(0, codes.size, size):
+            ends = (int(codes[start]), int(codes[min(start + size, codes.size) - 1]))
+            block = batch if codes.size <= size else batch.slice(start, size)
+            self._blocks.append(self._out.append(block, ends, first=not self._blocks))
 
     def cut(
         self,
