@@ -60,8 +60,8 @@ class ExpectedResults:
             return 0.0
         stamps = self._flush_stamps[side.other][partition]
         rows = self._flushed_rows[side.other][partition]
-        # Few flushes fall into the time in which these rows came: to look for those among 1,500 rows
-        # takes half of the time that it takes to look for each row among 40 flushes.
+        # Few flushes fall into the time in which these rows came. To look for those among 1,500
+        # rows takes half of the time that it takes to look for each row among 40 flushes.
         first, last = bisect_left(stamps, int(unused[0])), bisect_left(stamps, int(unused[-1]))
         since = unused.size - unused.searchsorted(stamps[first:last], side="right")
         more = np.diff(rows[first : last + 1])
