@@ -165,3 +165,10 @@ def test_rows_are_divided_by_both_boundaries(values: list[int], lower: int, more
     expected = [0 if value <= lower else 2 if value >= upper else 1 for value in values]
     assert given_to.tolist() == expected
     assert counts.tolist() == [expected.count(region) for region in range(3)]
+
+
+def test_rows_that_leave_are_left_out_with_their_stamps() -> None:
+    stamps = np.array([10, 20, 30, 40, 50])
+    came, keep = sorting.leave_out(np.array([3, 0], np.int32), stamps)
+    assert came.tolist() == [40, 10]
+    assert keep.tolist() == [False, True, True, False, True]

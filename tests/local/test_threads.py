@@ -37,6 +37,7 @@ from watersmeet.errors import (
 )
 from watersmeet.local import LocalJoin
 from watersmeet.local.instances import Instances, InstanceShares
+from watersmeet.local.news import Arrived
 from watersmeet.local.threaded import ThreadedDriver
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import ALGORITHMS
@@ -337,3 +338,26 @@ def test_control_c_while_threads_start_leaves_none(
         next(run)
     assert not instance_threads()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("read", "others_wait", "taken"),
+    [([50, 49], True, 1), ([50, 50], True, 5), ([49, 50], True, 5), ([50, 0], False, 5)],
+)
+def test_an_input_that_is_ahead_is_taken_a_batch_at_a_time(
+    read: list[int], others_wait: bool, taken: int
+) -> None:
+    """Unless no rows of the other wait. By rates of arrival that differ for no reason, `rpj` would
+    spill all rows of one side again and again."""
+    left, right = FEW
+    with wm.local.join(iter([]), iter([]), "k", threads=2) as run:
+        driver = run._driver
+        assert isinstance(driver, ThreadedDriver)
+        for side, table in zip(Side, (left, right) if others_wait else (left,), strict=False):
+            for batch in batches(table.slice(0, 50), 10):
+                driver._inbox.put(side, batch)
+        driver.rows_read = read
+        first = driver._inbox.take(None)
+        assert isinstance(first, Arrived)
+        assert first.input == Side.LEFT
+        assert len(driver._with_more(first)) == taken

@@ -207,8 +207,24 @@ class ThreadedDriver(Driver):
             return [arrived]
         input, rows = arrived.input, self._turns[arrived.input]
         self._turns[input] = min(2 * rows, self.threads * MAX_ROWS)
+        if self._is_ahead(input):
+            return [arrived]
         more = self._inbox.take_more(input, rows - len(arrived.batch), self._divided.turn)
         return [arrived, *more]
+
+    def _is_ahead(self, input: int) -> bool:
+        """Whether more rows of an input have been divided than of others whose rows wait.
+
+        It is taken a batch at a time then. If of each input were taken what is there, one that was
+        quicker for a moment would stay ahead for long, and to spill by rates of arrival gives up
+        all rows of one side again and again then, in many small runs.
+        """
+        waiting = [
+            read
+            for other, read in enumerate(self.rows_read)
+            if other != input and isinstance(self._inbox.first(other), Arrived)
+        ]
+        return self.rows_read[input] > min(waiting, default=self.rows_read[input])
 
     def _divide(self, operator: JoinOperator, arrived: list[Arrived]) -> None:
         input = arrived[0].input

@@ -47,17 +47,19 @@ class Cursor:
         taken = []
         while self._pieces:
             piece, start = self._pieces[0], self._passed
+            rows = piece.codes.size
             if bound is None or piece.codes[-1] < bound:
-                taken.append(piece.slice(start, len(piece)) if start else piece)
+                taken.append(piece.slice(start, rows) if start else piece)
                 self._pieces.popleft()
+                self._loaded -= rows - start
                 self._passed = 0
                 continue
             stop = int(piece.codes.searchsorted(np.uint64(bound)))
             if stop > start:
                 taken.append(piece.slice(start, stop))
+                self._loaded -= stop - start
                 self._passed = stop
             break
-        self._loaded -= sum(map(len, taken))
         return taken
 
     def _cut(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
@@ -165,7 +165,7 @@ class SpilledRun:
 
     def describe(self) -> dict[str, Any]:
         """The run as JSON values, for a manifest."""
-        blocks = [list(asdict(block).values()) for block in self.blocks]
+        blocks = [list(block) for block in self.blocks]
         return {
             "name": self.name,
             "rows": self.rows,
@@ -252,10 +252,11 @@ class RunWriter:
 
     def append(self, piece: Piece) -> None:
         """Write more rows of the run; their codes are not below those of its rows so far."""
-        for start in range(0, len(piece), self.block_rows):
-            block = piece.slice(start, min(start + self.block_rows, len(piece)))
-            codes = (int(block.codes[0]), int(block.codes[-1]))
-            self._blocks.append(self._out.append(block.batch, codes, first=not self._blocks))
+        batch, codes, size = piece.batch, piece.codes, self.block_rows
+        for start in range(0, codes.size, size):
+            ends = (int(codes[start]), int(codes[min(start + size, codes.size) - 1]))
+            block = batch if codes.size <= size else batch.slice(start, size)
+            self._blocks.append(self._out.append(block, ends, first=not self._blocks))
 
     def cut(
         self,
@@ -288,14 +289,20 @@ def write_run(
     codes: Codes | None = None,
 ) -> SpilledRun:
     """Write rows of a table as one run, in the order given; `codes` are theirs, if known."""
+    _append(writer, table, index, departed=departed, codes=codes)
+    stamps = table.stamps[index]
+    arrived = (int(stamps.min()), int(stamps.max())) if len(index) else (0, 0)
+    return writer.cut((departed, departed), arrived=arrived)
+
+
+def _append(
+    writer: RunWriter, table: IndexedRows, index: Index, *, departed: int, codes: Codes | None
+) -> None:
     size = BLOCKS_COPIED * writer.block_rows
     for start in range(0, len(index), size):
         part = slice(start, start + size)
         known = None if codes is None else codes[part]
         writer.append(resident_piece(table, index[part], departed, known))
-    stamps = table.stamps[index]
-    arrived = (int(stamps.min()), int(stamps.max())) if len(index) else (0, 0)
-    return writer.cut((departed, departed), arrived=arrived)
 
 
 def write_runs(
@@ -304,20 +311,21 @@ def write_runs(
     index: Index,
     *,
     rows: Sequence[int],
+    arrived: Sequence[tuple[int, int]],
     departed: int,
     codes: Codes,
 ) -> list[SpilledRun]:
-    """Write rows of a table, which are in order of their codes, as runs of so many `rows` each.
+    """Write rows of a table, which are in order of their codes, as runs of so many `rows` each;
+    `arrived` are the first and the last ATS of each run.
     They are copied out of the table together: to copy those of each run alone takes as long as to
     sort them."""
     if len(rows) == 1:
-        return [write_run(writer, table, index, departed=departed, codes=codes)]
+        _append(writer, table, index, departed=departed, codes=codes)
+        return [writer.cut((departed, departed), arrived=arrived[0])]
     together, start, runs = resident_piece(table, index, departed, codes), 0, []
-    for count in rows:
-        piece = together.slice(start, start + count)
-        writer.append(piece)
-        arrived = (int(piece.ats.min()), int(piece.ats.max()))
-        runs.append(writer.cut((departed, departed), arrived=arrived))
+    for count, came in zip(rows, arrived, strict=True):
+        writer.append(together.slice(start, start + count))
+        runs.append(writer.cut((departed, departed), arrived=came))
         start += count
     return runs
 

@@ -13,7 +13,6 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -48,8 +47,10 @@ class Io(NamedTuple):
     first: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
+    """Where a block is. A tuple of numbers, since the garbage collector does not look at those: of
+    joins in little memory there are tens of thousands."""
+
     offset: int
     length: int
     checksum: int

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from watersmeet.errors import MemoryTooSmall
+from watersmeet.kernels import sorting
 from watersmeet.model import Side
 from watersmeet.operators.emitter import Stamps, in_order
 from watersmeet.operators.memory import NewRows, Reasons
@@ -194,23 +195,28 @@ class ArrivalStage:
         self, side: Side, taken: NDArray[np.int64], stamp: int, reasons: Reasons
     ) -> None:
         workspace, table = self._workspace, self._memory.tables[side]
-        keep = np.ones(len(table), np.bool_)
         block_rows = self._memory.block_rows(side, workspace.block_bytes)
         writer = RunWriter(workspace.spill, table.schema, IoKind.FLUSH, block_rows=block_rows)
         leaving, starts = table.oldest_together(taken), np.cumsum(taken) - taken
-        keep[leaving] = False
+        came, keep = sorting.leave_out(leaving, table.stamps)
         most = 2 * BLOCKS_COPIED * block_rows  # Nothing else is copied while rows leave.
         for together in copied_together(taken.tolist(), most=most):
             partitions = [p for p in together if taken[p]]
             first = starts[together.start]
             codes, index = table.by_code(leaving[first : first + taken[list(together)].sum()])
             rows = taken[partitions].tolist()
-            runs = write_runs(writer, table, index, rows=rows, departed=stamp, codes=codes)
-            for p, run in zip(partitions, runs, strict=True):
-                mine = index[starts[p] - first :][: run.rows]
-                run.spans = workspace.watching.spans(side, TakenRows(Rows(table, mine)))
+            # The stamps of each partition, the oldest first.
+            ats = [came[starts[p] : starts[p] + taken[p]] for p in partitions]
+            arrived = [(int(each[0]), int(each[-1])) for each in ats]
+            runs = write_runs(
+                writer, table, index, rows=rows, arrived=arrived, departed=stamp, codes=codes
+            )
+            for p, run, each in zip(partitions, runs, ats, strict=True):
+                if workspace.watching.knows_spans:
+                    mine = index[starts[p] - first :][: run.rows]
+                    run.spans = workspace.watching.spans(side, TakenRows(Rows(table, mine)))
                 workspace.disk.add(side, p, run)
-                workspace.expected.flushed(side, p, table.stamps[mine], stamp)
+                workspace.expected.flushed(side, p, each, stamp)
                 record = FlushRecord(stamp, side, p, run.rows, run.nbytes, reasons[side, p])
                 workspace.metrics.flushed(record)
         writer.close()

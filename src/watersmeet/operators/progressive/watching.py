@@ -214,9 +214,14 @@ class Watching:
 
     # ---- whole runs -----------------------------------------------------------------------------
 
+    @property
+    def knows_spans(self) -> bool:
+        """Whether there are predicates of which `spans` says something."""
+        return len(self.predicates) > 1
+
     def spans(self, side: Side, columns: Columns) -> Spans:
         """The smallest and the largest code of some rows under each predicate after the first."""
-        if len(self.predicates) == 1 or not columns.num_rows:
+        if not self.knows_spans or not columns.num_rows:
             return ()
         each = (encode[side](columns).codes for encode in self._encoders[1:])
         return tuple((int(codes.min()), int(codes.max())) for codes in each)
