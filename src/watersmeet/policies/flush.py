@@ -125,6 +125,7 @@ def _steps(values: NDArray[np.float64]) -> NDArray[np.float64]:
     Steps begin at the least. If values were rounded, those next to the middle between two round
     ones would fall on either side of it by chance, and with 32 partitions of even size all do.
     """
-    logarithms = np.log(np.maximum(values, np.finfo(np.float64).tiny))
-    least = logarithms[values > 0].min(initial=0.0)
-    return np.where(values > 0, np.floor((logarithms - least) / np.log(_ALIKE)), -1.0)
+    some = values[values > 0]
+    least = some.min() if some.size else 1.0
+    steps = np.floor(np.log(np.maximum(values, least) / least) / np.log(_ALIKE))
+    return np.where(values > 0, steps, -1.0)
