@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from watersmeet.model import Side
 
 BOTH = (Side.LEFT, Side.RIGHT)
-# Arrival probabilities that differ by less than this factor count as equal.
-_ALIKE = 1.1
 
 
 @dataclass(frozen=True)
@@ -103,14 +101,14 @@ def optimal(held: Held) -> list[Victim]:
     The smallest p_1[j] evicts partition j of R2, because only rows of R1 can still match its rows.
     Figure 4 loops until nflush rows have left; the operator has that loop.
 
-    The p are estimates. Those that differ by less than a tenth count as equal, and of these the
-    partition with most rows goes first. With evenly spread keys such differences are chance: a join
-    that followed them flushed the few rows that had come since the last flush, and wrote three
-    times as many runs.
+    The p are estimates. Those that agree in two digits count as equal, and of these the partition
+    with most rows goes first. With evenly spread keys such differences are chance: a join that
+    followed them flushed the few rows that had come since the last flush, and wrote three times
+    as many runs.
     """
     partitions = held.arriving.shape[1]
     opposite_rows = held.rows[::-1].ravel()
-    order = np.lexsort((-opposite_rows, _steps(held.arriving.ravel())))
+    order = np.lexsort((-opposite_rows, _two_digits(held.arriving.ravel())))
     victims = []
     for flat in order[opposite_rows[order] > 0].tolist():
         side, p = divmod(flat, partitions)
@@ -119,13 +117,6 @@ def optimal(held: Held) -> list[Victim]:
     return victims
 
 
-def _steps(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """How many times each value is a tenth more than the least above 0; below that for 0 itself.
-
-    Steps begin at the least. If values were rounded, those next to the middle between two round
-    ones would fall on either side of it by chance, and with 32 partitions of even size all do.
-    """
-    some = values[values > 0]
-    least = some.min() if some.size else 1.0
-    steps = np.floor(np.log(np.maximum(values, least) / least) / np.log(_ALIKE))
-    return np.where(values > 0, steps, -1.0)
+def _two_digits(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    scale = 10.0 ** (np.floor(np.log10(np.maximum(values, 1e-300))) - 1)
+    return np.asarray(np.round(values / scale) * scale)
