@@ -74,8 +74,8 @@ def run(places: Places, *, quick: bool) -> Section:
         note=f"{rows:,} rows a side in {batches} micro-batches, and in {FEW}, equal keys and times "
         f"within {WIDTH_S // 60} minutes, over {SPAN_S // 3600} hours; rows come up to {LATE_S} s "
         "late, which both watermarks allow. Two tasks at a time, noop sink; Spark's state in a "
-        "partition for each task. Spark runs once, ours best of two. Rows and bytes of state are the most "
-        "after a micro-batch: of Spark in the memory it reports, of ours in files.",
+        "partition for each task. Spark runs once, ours best of two. Rows and bytes of state are "
+        "the most after a micro-batch: of Spark in the memory it reports, of ours in files.",
         rows=[_row(measured, name) for name in CASES],
         claims=_claims(measured),
         measured=measured,
