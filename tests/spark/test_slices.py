@@ -61,7 +61,9 @@ def told(run: JoinRun) -> str:
     return " ".join(run.explain().split())
 
 
-@pytest.mark.parametrize("how", ["inner", "full", "anti"])
+@pytest.mark.parametrize(
+    "how", ["full", *(pytest.param(how, marks=pytest.mark.slow) for how in ("inner", "anti"))]
+)
 def test_a_slice_comes_first_and_all_rows_once(
     spark: SparkSession, right: DataFrame, how: str
 ) -> None:
@@ -97,12 +99,20 @@ def test_rows_that_may_be_computed_again_are_not_sliced(
         assert SLICED not in told(run)
 
 
-@pytest.mark.parametrize("column", ["rand()", "length(uuid())"])
+@pytest.mark.parametrize(
+    "column", ["rand()", pytest.param("length(uuid())", marks=pytest.mark.slow)]
+)
+@pytest.mark.parametrize("below", [True, False])
 def test_rows_that_differ_each_time_are_not_sliced(
-    spark: SparkSession, right: DataFrame, column: str
+    spark: SparkSession, right: DataFrame, column: str, below: bool
 ) -> None:
-    with cached(made(spark)) as left:
-        frame = left.withColumn("r", sf.expr(column))
+    """Neither if they are cached: they would be computed again if they were let go of."""
+
+    def with_column(frame: DataFrame) -> DataFrame:
+        return frame.withColumn("r", sf.expr(column))
+
+    with cached(with_column(made(spark)) if below else made(spark)) as left:
+        frame = left if below else with_column(left)
         with wm.join(frame, right, "k", instances=2) as run:
             assert sum(wave.rows.count() for wave in run) == left.join(right, "k").count()
             assert SLICED not in told(run)
@@ -121,6 +131,24 @@ def test_a_row_that_is_in_no_slice_would_be_noticed(
     with cached(made(spark)) as left, wm.join(left, right, "k", instances=2) as run:
         list(run)
         assert texts(run.to_df()) != texts(left.join(right, "k"))
+
+
+def test_rows_that_are_let_go_of_between_waves_are_all_there(
+    spark: SparkSession, right: DataFrame
+) -> None:
+    with cached(made(spark)) as left, wm.join(left, right, "k", instances=2) as run:
+        assert next(iter(run)).progress.rows_read[0] > 0
+        left.unpersist(blocking=True)
+        assert texts(run.to_df()) == texts(left.join(right, "k"))
+        assert SLICED in told(run)
+
+
+@pytest.mark.slow
+def test_sums_that_are_cached_are_not_sliced(spark: SparkSession, right: DataFrame) -> None:
+    sums = made(spark).groupBy("k").agg(sf.sum(sf.col("id") / 7).alias("s")).coalesce(2)
+    with cached(sums) as left, wm.join(left, right, "k", instances=2) as run:
+        assert sum(wave.rows.count() for wave in run) == left.join(right, "k").count()
+        assert SLICED not in told(run)
 
 
 def test_rows_that_are_cached_when_they_are_first_used_are_computed_once(

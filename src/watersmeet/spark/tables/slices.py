@@ -29,6 +29,13 @@ from watersmeet.store.exchange import Sections
 
 # Cached rows, and nodes that take no time to speak of. (Ranges have as many partitions as asked.)
 _STEPS = {"Filter", "InMemoryRelation", "Project", "Union"}
+# What rows may be cached of: nodes that give rows of the same values however often, and in whatever
+# order, they are computed. Sums of doubles differ by the order of their rows.
+_STEADY = {
+    *("Expand", "Filter", "Generate", "Join", "LocalRelation", "Project", "Range", "Relation"),
+    *("RebalancePartitions", "Repartition", "RepartitionByExpression", "Sort", "SubqueryAlias"),
+    *("InMemoryRelation", "Union"),
+}
 # So many partitions for each task at a time are few: a wave of one of each is no small one.
 _FEW_EACH = 4
 _FUNCTIONS = re.compile(r"Python|InPandas|InArrow|UDF\(")
@@ -97,17 +104,22 @@ def can_be_sliced(relation: StagedRows, plan: Plan) -> bool:
         return False
     leaves = optimized.collectLeaves()
     cached = [leaves.apply(place).cacheBuilder() for place in range(leaves.size())]
-    if not all(each.isCachedColumnBuffersLoaded() for each in cached):
+    if not all(each.isCachedColumnBuffersLoaded() and _stays(each) for each in cached):
         return False
     partitions = sum(each.cachedColumnBuffers().getNumPartitions() for each in cached)
-    return partitions < _FEW_EACH * plan.slots.tasks and all(
-        each.storageLevel().useDisk() for each in cached
-    )
+    return bool(partitions < _FEW_EACH * plan.slots.tasks)
+
+
+def _stays(cached: Any) -> bool:
+    """Whether rows go to disk when memory is full, and have the same values should they be computed
+    again all the same, because the user has let go of them."""
+    plan = cached.logicalPlan()
+    steady = set(nodes(plan.toString())) <= _STEADY and plan.deterministic()
+    return bool(steady and cached.storageLevel().useDisk())
 
 
 def _is_one_process(dataframe: DataFrame) -> bool:
-    """Whether cached rows that go to disk when memory is full are never lost, and computed again:
-    then rows of some plans have other values."""
+    """Whether nobody loses cached rows but who let go of them."""
     master = str(dataframe.sparkSession.sparkContext.master)
     return re.fullmatch(r"local(\[.*\])?", master) is not None
 
