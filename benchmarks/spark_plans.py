@@ -38,7 +38,10 @@ def _given(stage: Stage, table: Table) -> DataFrame:
 
 
 def _cached(stage: Stage, table: Table) -> DataFrame:
-    return _once(stage, table, lambda rows: rows.cache())
+    """In as many partitions as tasks at a time, as they would be anyway. Said so, because Spark
+    takes cached rows for every plan that has the same one in it, also for those of other cases."""
+    tasks = stage.spark.sparkContext.defaultParallelism
+    return _once(stage, table, lambda rows: rows.coalesce(tasks).cache())
 
 
 def _once(stage: Stage, table: Table, make: Callable[[DataFrame], DataFrame]) -> DataFrame:
