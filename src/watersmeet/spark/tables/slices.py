@@ -1,9 +1,8 @@
 """A side of few partitions whose rows are in memory: a slice of them first, then all others.
 
 Cached rows have as many partitions as they were cached with, often one for each core, and no part
-of a partition can be had alone. But to look through rows in memory takes Spark a tenth of the time
-in which they cross into Python. So it looks through them twice, and each time only some of them
-cross: first those whose keys have certain hashes. A row is in the slice that its values say,
+of a partition can be had alone. But to look through rows in memory takes Spark less time than to
+hand them to Python. So it looks through them twice, and each time only some of them cross: first those whose keys have certain hashes. A row is in the slice that its values say,
 wherever it lies and however often it is looked at.
 """
 
