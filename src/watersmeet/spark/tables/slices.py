@@ -2,8 +2,9 @@
 
 Cached rows have as many partitions as they were cached with, often one for each core, and no part
 of a partition can be had alone. But to look through rows in memory takes Spark less time than to
-hand them to Python. So it looks through them twice, and each time only some of them cross: first those whose keys have certain hashes. A row is in the slice that its values say,
-wherever it lies and however often it is looked at.
+hand them to Python. So it looks through them twice, and each time only some of them cross: first
+those whose keys have certain hashes. A row is in the slice that its values say, wherever it lies
+and however often it is looked at.
 """
 
 from __future__ import annotations
