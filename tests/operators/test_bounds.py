@@ -154,3 +154,14 @@ def test_what_passes_by_leaves_nothing_behind(turns: int, settles: bool, tmp_pat
         most = [max(each[name] for each in some) for some in (early, late)]
         assert most[1] <= 1.1 * most[0], f"{name}: {most}"
     assert max(each["rows"] for each in late) < 12 * 60
+
+
+def test_a_join_is_prepared_for_rows_that_fit_its_memory_and_for_no_others(tmp_path: Path) -> None:
+    schema = JoinSchema.resolve(SCHEMAS[0], SCHEMAS[1], "key", "inner")
+    buckets = []
+    for coming in ((10, 10), (50_000, 10), (10**9, 10)):
+        memory, spill = MemoryAccount(2**25), SpillArea(tmp_path)
+        join = make_progressive("rpj", schema, memory=memory, spill=spill, coming=coming)
+        buckets.append([table.index.buckets for table in join.workspace.memory.tables])
+        join.close()
+    assert buckets == [[1024, 1024], [2**15, 1024], [1024, 1024]]

@@ -72,6 +72,40 @@ def test_rows_stay_findable_while_the_buckets_grow(sizes: list[int]) -> None:
         assert pairs_found(index, want, PairBuffer(100)) == pairs_by_definition(codes[:start], want)
 
 
+@pytest.mark.parametrize("told", [0, 1, 3000, 10_000, 10**7])
+def test_rows_that_were_told_to_come_are_found_like_others(told: int) -> None:
+    codes = np.random.default_rng(3).integers(0, 5000, 10_000).astype(np.uint64)
+    index, untold = HashIndex(10_000), HashIndex(10_000)
+    index.expect(told)
+    for part in np.array_split(codes, 7):
+        index.add(part)
+        untold.add(part)
+    wanted, room = codes[:300], PairBuffer(1000)
+    assert pairs_found(index, wanted, room) == pairs_found(untold, wanted, room)
+
+
+def test_chains_are_not_built_anew_if_as_many_rows_come_as_were_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    anew = 0
+
+    def counted(heads: np.ndarray, nodes: np.ndarray, rows: int) -> None:
+        nonlocal anew
+        anew += 1
+        matching_link(heads, nodes, rows)
+
+    matching_link = matching.link
+    monkeypatch.setattr(matching, "link", counted)
+    codes = np.arange(50_000, dtype=np.uint64)
+    for told in (0, 50_000):
+        index, anew = HashIndex(50_000), 0
+        index.expect(told)
+        for part in np.array_split(codes, 9):
+            index.add(part)
+        assert (anew > 0) is (told == 0)
+    assert index.spare_bytes == 0
+
+
 def test_all_bytes_of_an_index_are_counted() -> None:
     index, codes = HashIndex(100_000), np.arange(1_000, dtype=np.uint64)
     for _ in range(60):

@@ -82,6 +82,8 @@ class Mechanism:
     purges: bool = False
     watches: bool = False
     """Whether promises may speak of other predicates than the join's."""
+    prepares: bool = False
+    """Whether it is faster if it is told how many rows will come."""
     check: Callable[..., None] | None = None
     """Refuses a schema and an algorithm that the rest of this row allows."""
 
@@ -94,6 +96,7 @@ MECHANISMS = (
         takes_bands_beside_keys=True,
         purges=True,
         watches=True,
+        prepares=True,
     ),
     Mechanism("rectangle", RectangleJoin, RECTANGLE),
     Mechanism("regions", RegionJoin, REGIONS, takes_bands=True),
@@ -166,16 +169,22 @@ def make_operator(
     tuning: Tuning | None = None,
     watched: Sequence[Predicate] | None = None,
     one_partner: Sequence[Side] = (),
+    coming: Sequence[int] | None = None,
 ) -> JoinOperator:
     """A new operator for the named algorithm.
 
     `watched` are the predicates that promises may speak of, if they are not those of the schema;
     the first is the schema's first. Rows of the sides `one_partner` have one partner at most.
-    Mechanisms that ignore promises ignore both.
+    Mechanisms that ignore promises ignore both. `coming` is about how many rows of each input will
+    come, if that is known; no result depends on it.
     """
     check_predicates(name, schema)
     mechanism = find_mechanism(name)
-    more = {"watched": watched, "one_partner": one_partner} if mechanism.watches else {}
+    more: dict[str, Any] = {}
+    if mechanism.watches:
+        more |= {"watched": watched, "one_partner": one_partner}
+    if mechanism.prepares:
+        more |= {"coming": coming}
     return mechanism.operator(
         schema, find_algorithm(name), memory=memory, spill=spill, clock=clock, tuning=tuning, **more
     )

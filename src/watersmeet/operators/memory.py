@@ -189,6 +189,13 @@ class PartitionedMemory(MemoryPart):
         each = [row_bytes(schema.stored(side)) for side in Side]
         super().__init__(schema, each, nbytes=nbytes, rows=rows)
 
+    def expect(self, rows: Sequence[int]) -> None:
+        """Be ready for so many rows of each side, if all of them will fit together."""
+        nbytes = sum(count * each for count, each in zip(rows, self.row_bytes, strict=True))
+        if not self.counts_rows and nbytes <= self.capacity:
+            for table, count in zip(self.tables, rows, strict=True):
+                table.index.expect(count)
+
     @property
     def rows(self) -> NDArray[np.int64]:
         """Rows in memory by [side, partition]."""

@@ -58,6 +58,7 @@ class PublishedJoin:
             tuning=self._tuning,
             watched=self._watched(schema),
             one_partner=self.one_partner,
+            coming=self._tuning.expected_rows,
         )
         self._with_small_blocks(join)
         return join

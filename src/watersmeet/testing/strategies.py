@@ -123,7 +123,7 @@ def tunings() -> st.SearchStrategy[Tuning]:
         distinct=st.sampled_from([None, 1, 10]),
         purge_share=st.sampled_from([0.5, 0.0]),
         purge_after=st.sampled_from([1, 1, 3, 100]),
-        expected_rows=st.sampled_from([None, (0, 0), (20, 40)]),
+        expected_rows=st.sampled_from([None, (0, 0), (20, 40), (5000, 3)]),
         invocation=st.builds(
             Invocation, gamma=st.sampled_from([1.0, 0.1, 3.0]), stops=st.booleans()
         ),

@@ -60,6 +60,7 @@ class ProgressiveJoin:
         tuning: Tuning | None = None,
         watched: Sequence[Predicate] | None = None,
         one_partner: Sequence[Side] = (),
+        coming: Sequence[int] | None = None,
     ) -> None:
         self.workspace = ProgressiveWorkspace(
             schema,
@@ -70,6 +71,8 @@ class ProgressiveJoin:
             watched=watched,
             one_partner=one_partner,
         )
+        if coming is not None:
+            self.workspace.memory.expect(coming)
         self.purging = Purging(self.workspace)
         self.arrivals = ArrivalStage(self.workspace, self.purging.sweep)
         self.reactive = ReactiveStage(self.workspace)

@@ -80,6 +80,7 @@ class Instance:
             memory=self.memory,
             spill=self._claim.area,
             clock=lambda: 0.0,  # It must decide the same when it is built again later.
+            coming=plan.coming,
         )
 
     def close(self) -> None:

@@ -63,6 +63,8 @@ class Plan:
     """The ranges of values that instances have without equal keys, once they are chosen."""
     cube: Cube | None = None
     """How the instances of a join of many tables are divided among its keys."""
+    coming: tuple[int, ...] | None = None
+    """About how many rows of each table come to an instance, once that is known."""
 
     @cached_property
     def join(self) -> JoinSchema:
@@ -145,7 +147,10 @@ class Plan:
         instances = self.asked_instances or instances_for(
             sizes.rows, parts, memory=self.memory, slots=self.slots
         )
-        return replace(self, instances=instances, keeps_operators=parts == 1)
+        coming = None
+        if self.placing is None:
+            coming = tuple(ceil(rows / instances) for rows in sizes.rows)
+        return replace(self, instances=instances, keeps_operators=parts == 1, coming=coming)
 
     def _with_cube(self, sizes: Sizes) -> Plan:
         """The plan of a join of many tables.
