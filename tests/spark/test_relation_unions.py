@@ -203,6 +203,11 @@ def test_what_footers_say_is_asked_of_each_branch(tables: Tables) -> None:
     known = ranges_of(scan, "id")
     assert set(known[:3]) == {(0, 99), (100, 199), (200, 299)}
     assert known[3:] == [None, None]
+    # The same numbers in wider types.
+    scan = plain(tables["wide"].select("id", "k").union(tables["b"].select("id", "k")))
+    assert sorted(ranges_of(scan, "id")) == [(0, 89), (200, 299), (300, 399)]  # type: ignore[type-var]
+    assert facts_of(scan, "k").extremes == (0.0, 6.0)
+    assert ranges_of(plain(tables["a"].selectExpr("try_cast(id AS tinyint) AS t")), "t")[0] is None
     three = (
         tables["years"].selectExpr("y", "id").where("y > 2020")
         .union(tables["a"].selectExpr("CAST(id AS int)", "id"))

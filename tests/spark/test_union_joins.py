@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,6 +15,7 @@ import watersmeet as wm
 from tests.aggregates.oracle import assert_same, by_group
 from tests.spark.sql_types import texts
 from watersmeet.errors import InputChanged
+from watersmeet.spark.aggregates.aggregate import SparkAggregate
 from watersmeet.spark.tables.run import JoinRun
 
 if TYPE_CHECKING:
@@ -102,7 +104,8 @@ def test_unions_that_are_clustered_are_read_in_the_order_of_keys(
 ) -> None:
     for number in range(2):
         rows = spark.range(number * 2_000, (number + 1) * 2_000, 1, 10)
-        rows.selectExpr("id AS k", "id + 1 AS v").write.parquet(str(tmp_path / str(number)))
+        key = ["CAST(id AS int) AS k", "id AS k"][number]
+        rows.selectExpr(key, "id + 1 AS v").write.parquet(str(tmp_path / str(number)))
     first, second = (spark.read.parquet(str(tmp_path / str(number))) for number in range(2))
     left, right = first.union(second), second.union(first).withColumnRenamed("v", "w")
     with wm.join(left, right, "k", instances=2) as run:
@@ -136,25 +139,58 @@ def test_unions_are_joined_with_many(years: DataFrame, other: DataFrame) -> None
         assert "row path" not in told(run)
 
 
+@pytest.fixture(scope="module")
+def measures(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    """Two branches of many row groups, which differ in what they hold: a year is in the paths of
+    one and a constant of the other."""
+    folder = tmp_path_factory.mktemp("measures")
+    random = np.random.default_rng(5)
+    for place, rows in ((folder / "paths" / "y=2023", 6_000), (folder / "files", 5_000)):
+        values = pa.table({"k": random.integers(0, 500, rows), "v": random.gamma(2.0, 10.0, rows)})
+        place.mkdir(parents=True)
+        pq.write_table(values, place / "data.parquet", row_group_size=100)
+    paths, files = (spark.read.parquet(str(folder / name)) for name in ("paths", "files"))
+    return paths.union(files.selectExpr("k", "v", "2024"))
+
+
+def looks_at(measures: DataFrame, other: DataFrame, seed: int) -> SparkAggregate:
+    asked = {"n": wm.count(), "s": wm.sum("v * w"), "m": wm.avg("v")}
+    return wm.aggregate(measures, other, "k", group_by="y", where="w < 90", seed=seed, **asked)
+
+
 def test_aggregates_over_unions_look_before_they_are_exact(
-    years: DataFrame, other: DataFrame
+    measures: DataFrame, other: DataFrame
 ) -> None:
-    with wm.aggregate(
-        years, other, "k", group_by=["year"], where="w < 90", n=wm.count(), s=wm.sum("v * w"),
-        m=wm.avg("v"),
-    ) as run:  # fmt: skip
+    with looks_at(measures, other, seed=1) as run:
         looks = list(run)
         text = " ".join(run.explain().split())
     assert len(looks) > 1
-    assert 0 < looks[0].fraction < 0.9
-    assert "file path: a union of 3 branches" in text
+    assert 0 < looks[0].fraction < 0.7
+    assert any(inside for _, _, inside in looks[0].contains(looks[-1]))
+    assert "file path: a union of 2 branches, 2 Parquet files, 110 row groups" in text
     assert "row path" not in text
-    own = years.join(other, "k").where("w < 90").groupBy("year")
-    wanted = own.agg(
-        sf.count("*").alias("n"), sf.sum(sf.expr("v * w")).alias("s"), sf.avg("v").alias("m")
+    wanted = (
+        measures.join(other, "k")
+        .where("w < 90")
+        .groupBy("y")
+        .agg(sf.count("*").alias("n"), sf.sum(sf.expr("v * w")).alias("s"), sf.avg("v").alias("m"))
     )
-    expected = by_group(wanted.toArrow().to_pylist(), ["year"])
-    assert_same(by_group(looks[-1].answer.to_pylist(), ["year"]), expected)
+    expected = by_group(wanted.toArrow().to_pylist(), ["y"])
+    assert_same(by_group(looks[-1].answer.to_pylist(), ["y"]), expected)
+
+
+@pytest.mark.slow
+def test_intervals_over_unions_hold_as_often_as_they_say(
+    measures: DataFrame, other: DataFrame
+) -> None:
+    verdicts = []
+    for seed in range(60):
+        with looks_at(measures, other, seed) as run:
+            first = next(iter(run))
+            verdicts += first.contains(run.exact())
+    held = sum(inside for _, _, inside in verdicts)
+    assert len(verdicts) > 100
+    assert held > 0.9 * len(verdicts)
 
 
 def test_an_aggregate_over_a_table_united_with_itself_counts_rows_twice(

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 
 from watersmeet.expressions.evaluation import Evaluation
 from watersmeet.expressions.failing import can_fail
-from watersmeet.expressions.nodes import Logic, Node, columns_of, conjuncts
+from watersmeet.expressions.nodes import Cast, Column, Logic, Node, columns_of, conjuncts
 from watersmeet.expressions.numbers import ArithmeticFailed, Mask
 from watersmeet.model import Side
 from watersmeet.spark.scans.files import DataFile
@@ -150,9 +151,15 @@ class Selection:
         )
 
     def source(self, column: str) -> TableColumn | Computed:
-        """The column of the table that it is, or how it is computed."""
+        """The column of the table whose values it has, or how it is computed."""
         found = self.output[self.schema.get_field_index(column)]
-        return found if isinstance(found, Computed) else self.columns[found]
+        if not isinstance(found, Computed):
+            return self.columns[found]
+        match found.tree:
+            # As unions cast, whose branches differ in their types.
+            case Cast(Column(_, name, narrow), wide) if _holds(wide, narrow):
+                return next(each for each in self.columns if each.field.name == name)
+        return found
 
     @property
     def conditions(self) -> list[Node]:
@@ -248,6 +255,14 @@ class Selection:
         ]
         found = pa.RecordBatch.from_arrays(chosen, schema=self.schema)
         return found if mask is None else found.filter(mask)
+
+
+def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
+    """Whether a number of the second type is the same number in the first."""
+    whole = pt.is_signed_integer(wide) and pt.is_signed_integer(narrow)
+    if whole or (pt.is_floating(wide) and pt.is_floating(narrow)):
+        return bool(wide.bit_width >= narrow.bit_width)
+    return False
 
 
 def _repeated(column: TableColumn, file: DataFile, rows: int) -> pa.Array:
