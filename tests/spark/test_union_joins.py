@@ -154,8 +154,17 @@ def measures(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> D
 
 
 def looks_at(measures: DataFrame, other: DataFrame, seed: int) -> SparkAggregate:
-    asked = {"n": wm.count(), "s": wm.sum("v * w"), "m": wm.avg("v")}
-    return wm.aggregate(measures, other, "k", group_by="y", where="w < 90", seed=seed, **asked)
+    return wm.aggregate(
+        measures,
+        other,
+        "k",
+        group_by="y",
+        where="w < 90",
+        seed=seed,
+        n=wm.count(),
+        s=wm.sum("v * w"),
+        m=wm.avg("v"),
+    )
 
 
 def test_aggregates_over_unions_look_before_they_are_exact(

@@ -152,14 +152,17 @@ class Selection:
 
     def source(self, column: str) -> TableColumn | Computed:
         """The column of the table whose values it has, or how it is computed."""
-        found = self.output[self.schema.get_field_index(column)]
+        found: int | Computed = self.output[self.schema.get_field_index(column)]
         if not isinstance(found, Computed):
             return self.columns[found]
         match found.tree:
             # As unions cast, whose branches differ in their types.
-            case Cast(Column(_, name, narrow), wide) if _holds(wide, narrow):
-                return next(each for each in self.columns if each.field.name == name)
+            case Cast(Column() as narrow, kind) if _holds(kind, narrow.kind):
+                return self._table_column(narrow.name)
         return found
+
+    def _table_column(self, name: str) -> TableColumn:
+        return next(column for column in self.columns if column.field.name == name)
 
     @property
     def conditions(self) -> list[Node]:
