@@ -142,6 +142,27 @@ def test_a_union_is_read_as_spark_reads_it(tables: Tables, name: str) -> None:
         assert rows(read(scan.only([column]))) == rows(read(scan).select([column]))
 
 
+# With them Spark leaves little above a union, and no union in another.
+RULES = ["PushProjectionThroughUnion", "PushDownPredicates", "CombineUnions", "ColumnPruning"]
+ABOVE = ["nested", "with a filter above", "with filters on both levels", "with columns above",
+         "with a filter of what is computed below", "below a union"]  # fmt: skip
+
+
+def test_what_spark_leaves_above_a_union_is_done_to_each_branch(
+    spark: SparkSession, tables: Tables
+) -> None:
+    rules = ",".join(f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in RULES)
+    tops = []
+    with sql_types.settings(spark, optimizer__excludedRules=rules):
+        for name in ABOVE:
+            branches, make = UNIONS[name]
+            frame = make(tables)
+            assert len(assert_read_alike(frame).selections) == branches, name
+            plan: Any = frame._jdf.queryExecution().optimizedPlan()
+            tops.append(plan.getClass().getSimpleName())
+    assert {"Project", "Filter"} & set(tops)
+
+
 def test_a_union_says_what_it_is(tables: Tables) -> None:
     a, b = tables["a"], tables["b"]
     told = plain(a.union(b).where("id > 250")).describe()
