@@ -32,6 +32,12 @@ def _united(stage: Stage, table: Table) -> DataFrame:
     return rows.where(f"{key} % 2 = 0").union(rows.where(f"{key} % 2 = 1"))
 
 
+def _partly_csv(stage: Stage, table: Table) -> DataFrame:
+    """The same rows, half of them from CSV files."""
+    rows, text, key = stage.table(table), _as_csv(stage, table), table.columns[0]
+    return rows.where(f"{key} % 2 = 0").union(text.where(f"{key} % 2 = 1"))
+
+
 def _given(stage: Stage, table: Table) -> DataFrame:
     """Rows of the program, which are given to Spark once."""
     return _once(stage, table, lambda rows: stage.spark.createDataFrame(rows.toPandas()))
@@ -66,8 +72,11 @@ PLANS: dict[str, Callable[[Stage, Table], DataFrame]] = {
     "csv": _as_csv,
     "udf": _with_udf,
     "union": _united,
+    "mixed union": _partly_csv,
     "cached": _cached,
     "given": _given,
     "range": _ranged,
 }
+ON_FILE_PATH = ("parquet", "union")
+"""The plans of these whose files our tasks read themselves."""
 _MADE: dict[tuple[str, str], DataFrame] = {}

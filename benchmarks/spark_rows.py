@@ -1,8 +1,8 @@
 """What `wm.join` costs beside Spark's own join where only Spark can compute the rows.
 
 2 M x 2 M rows from CSV, with a Python function, cached, and united: plans without a shuffle, which
-are computed some partitions at a time. Spark's own join is the better of two, with its own 200
-shuffle partitions and with 8, which suit two cores.
+are computed some partitions at a time. Beside them a union that takes the file path. Spark's own
+join is the better of two, with its own 200 shuffle partitions and with 8, which suit two cores.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ PLANS = {
     "csv": "CSV files",
     "udf": "a Python function on each side",
     "cached": "cached rows",
-    "union": "a union on each side",
+    "union": "a union of Parquet files on each side (file path)",
+    "mixed union": "a union of CSV and Parquet files on each side (row path)",
 }
 SPARK, SPARK_FEW, WAVES = (
     "Spark's own join",

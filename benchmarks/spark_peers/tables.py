@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 import watersmeet as wm
 from benchmarks.spark_peers.stage import Stage, settings, to_noop
+from benchmarks.spark_plans import ON_FILE_PATH
 
 
 def written_by_spark(stage: Stage) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def waves(stage: Stage) -> dict[str, Any]:
 
 def waves_of_plan(stage: Stage) -> dict[str, Any]:
     """Ours on the plans that are asked for."""
-    way = "file path" if stage.settings["plan"] == "parquet" else "row path"
+    way = "file path" if stage.settings["plan"] in ON_FILE_PATH else "row path"
     return _waves(stage, stage.frames(), way=way)
 
 

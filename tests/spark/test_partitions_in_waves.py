@@ -72,7 +72,7 @@ PLANS: dict[str, Callable[[DataFrame, Path], DataFrame]] = {
     "json": of_format("json"),
     "orc": of_format("orc"),
     "udf": with_udf,
-    "union": lambda left, _: left.union(left.selectExpr("id + 10000", "k")),
+    "union": lambda left, _: left.union(left.where("cbrt(id) >= 0").selectExpr("id + 10000", "k")),
     "sample": lambda left, _: in_memory(left).sample(fraction=0.5, seed=7),
     "seeded": lambda left, _: in_memory(left).withColumn("r", sf.rand(seed=3)).where("r > 0.2"),
     "numbered": lambda left, _: in_memory(left).withColumn("n", sf.monotonically_increasing_id()),

@@ -1,4 +1,4 @@
-"""Random plans that only Spark can compute: in waves and at once, the rows of Spark's own join."""
+"""Random plans, most of which only Spark can compute: the rows of its own join, always."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from watersmeet.policies.order import random_order
 from watersmeet.spark.tables import partitions as partitions_of_sides
 from watersmeet.spark.tables.inputs import PartitionInput
 from watersmeet.spark.tables.partitions import StagedPartitions
+from watersmeet.spark.tables.run import JoinRun
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,6 +35,8 @@ def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     rows = numbered(spark)
     for form in ("parquet", "csv", "orc"):
         rows.write.format(form).save(str(made / form))
+    few = spark.range(0, 90, 1, 1).selectExpr("id", "CAST(id % 4 AS int) AS k")
+    few.write.partitionBy("k").parquet(str(made / "paths"))
     return made
 
 
@@ -88,6 +91,52 @@ def planned(spark: SparkSession, places: Path, chosen: random.Random) -> tuple[s
     return ", ".join([source, *steps]), rows
 
 
+# What our tasks do to the rows of Parquet files themselves, below unions and above them.
+PLAIN: dict[str, Step] = {
+    "filter": lambda rows: rows.where("id % 3 <> 1"),
+    "keys": lambda rows: rows.where("k BETWEEN 1 AND 70 OR k IS NULL"),
+    "projection": lambda rows: rows.selectExpr("id + 1 AS id", "k"),
+    "computed": lambda rows: rows.selectExpr("id", "CAST(id * 3 % 100 AS int) AS k"),
+    "wider": lambda rows: rows.selectExpr("id", "CAST(k AS bigint) AS k"),
+    "nulls": lambda rows: rows.selectExpr("id", "IF(id % 11 = 0, NULL, k) AS k"),
+    "constant": lambda rows: rows.withColumn("id", sf.lit(8).cast("bigint")),
+    "key": lambda rows: rows.selectExpr("id", "5 AS k"),
+    "missing": lambda rows: rows.select("k"),
+    "order": lambda rows: rows.orderBy("id"),
+    "repartition": lambda rows: rows.repartition(5),
+}
+
+
+def united(spark: SparkSession, places: Path, chosen: random.Random) -> tuple[str, DataFrame]:
+    """A union of plain scans, or of such unions, and its steps in words."""
+    told, rows = _branch(spark, places, chosen)
+    for _ in range(chosen.randint(1, 3)):
+        nested = united if chosen.random() < 0.2 else _branch
+        words, branch = nested(spark, places, chosen)
+        told, rows = f"{told} + ({words})", rows.unionByName(branch, allowMissingColumns=True)
+    if "id" not in rows.columns:
+        rows = rows.withColumn("id", sf.lit(9).cast("bigint"))
+    return _steps(told, rows, chosen, without="missing")
+
+
+def _branch(spark: SparkSession, places: Path, chosen: random.Random) -> tuple[str, DataFrame]:
+    source = chosen.choice(["parquet", "parquet", "paths"])
+    return _steps(source, spark.read.parquet(str(places / source)), chosen)
+
+
+def _steps(
+    told: str, rows: DataFrame, chosen: random.Random, without: str = ""
+) -> tuple[str, DataFrame]:
+    # Last, since others look at what is missing then.
+    names = [name for name in PLAIN if name not in ("missing", without)]
+    steps = chosen.sample(names, chosen.randint(0, 3))
+    if without != "missing" and chosen.random() < 0.15:
+        steps.append("missing")
+    for step in steps:
+        rows = PLAIN[step](rows)
+    return ", ".join([told, *steps]), rows
+
+
 @pytest.fixture
 def uncached(spark: SparkSession) -> Iterator[None]:
     yield
@@ -120,6 +169,40 @@ def test_a_random_plan_that_is_small(spark: SparkSession, places: Path, seed: in
         found = run.to_df() if chosen.random() < 0.5 else next(iter(run)).rows
         assert texts(found) == texts(left.join(right, "k", HOWS[how])), f"{how}: {told}"
         assert "in the driver's process" in " ".join(run.explain().split())
+
+
+def assert_united_alike(run: JoinRun, rows: list[str], own: DataFrame, told: str) -> None:
+    assert sorted(rows) == texts(own), told
+    words = " ".join(run.explain().split())
+    # Spark leaves out a branch of which it sees that it has no row.
+    assert "left file path: " in words, f"{told}: {words}"
+
+
+@pytest.mark.usefixtures("in_waves")
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40))]
+)
+def test_a_random_union_in_waves(spark: SparkSession, places: Path, seed: int) -> None:
+    chosen = random.Random(seed)
+    told, left = united(spark, places, chosen)
+    how, right = chosen.choice(list(HOWS)), others(spark)
+    with wm.join(left, right, "k", how, seed=seed) as run:
+        found = [text for wave in run for text in texts(wave.rows)]
+        assert_united_alike(run, found, left.join(right, "k", HOWS[how]), f"{how}: {told}")
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize(
+    "seed",
+    [*range(40, 46), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(46, 90))],
+)
+def test_a_random_union_that_is_small(spark: SparkSession, places: Path, seed: int) -> None:
+    chosen = random.Random(seed)
+    told, left = united(spark, places, chosen)
+    how, right = chosen.choice(list(HOWS)), others(spark)
+    with wm.join(left, right, "k", how, seed=seed) as run:
+        own = left.join(right, "k", HOWS[how])
+        assert_united_alike(run, texts(run.to_df()), own, f"{how}: {told}")
 
 
 # ---- mistakes that would be noticed --------------------------------------------------------

@@ -307,7 +307,6 @@ def test_other_plans_are_left_to_spark(spark: SparkSession, frame: DataFrame) ->
     assert refused(spark.range(3)) == "its plan has a node Range"
     assert refused(frame.groupBy("id").count()) == "its plan has a node Aggregate"
     assert refused(frame.join(other, "id")) == "its plan has a node Join"
-    assert refused(frame.union(frame)) == "its plan has a node Union"
     assert refused(frame.limit(5)) == "its plan has a node GlobalLimit"
     told = refused(frame.selectExpr("id", "upper(Name) AS loud"))
     assert told.startswith("column 'loud' is computed with upper(Name), which may have other")

@@ -25,7 +25,7 @@ from watersmeet.spark.microbatches.task import Task
 from watersmeet.spark.microbatches.wire import Tags, Wire
 from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.parquet import Dialect
-from watersmeet.spark.scans.scan import Computed, PlainScan, TableColumn
+from watersmeet.spark.scans.selection import Computed, Selection, TableColumn
 from watersmeet.spark.scans.streams import NAME
 from watersmeet.spark.streams.files import Carried, FileInput, FileRows, pushed_bytes
 from watersmeet.spark.streams.refused import noted_refused
@@ -46,16 +46,14 @@ def file_input(side: Side, *, ends: bool = False) -> FileInput:
         key = Column(Side.LEFT, "k", pa.int64())
         output += (Computed("k = -1", Compare("=", key, Literal(-1, pa.int64()), pa.bool_())),)
         schema = pa.schema([*schema, END])
-    scan = PlainScan(
+    selection = Selection(
         schema=schema,
-        files=(),
-        row_groups=(),
         filter=None,
         columns=columns,
         output=output,
         dialect=Dialect(case_sensitive=False, dates_as_written=True, int96_as_written=True),
     )
-    return FileInput(scan=scan, columns=2, has_end=ends, markers=(), flat=True)
+    return FileInput(selection=selection, columns=2, has_end=ends, markers=(), flat=True)
 
 
 class Inputs:

@@ -20,6 +20,7 @@ from watersmeet.spark.jobs import Partitions, count_partitions
 from watersmeet.spark.scans.ranges import facts_of, ranges_of
 from watersmeet.spark.scans.relation import StagedRows
 from watersmeet.spark.scans.scan import PlainScan, Split
+from watersmeet.spark.scans.selection import Selection
 
 _MOST_ROWS = 1 << 20
 # Before it is known how wide rows are.
@@ -95,37 +96,35 @@ class PlainBlocks:
         Footers do not know: of a text that comes often, a file has one copy.
         """
         start = split.start
-        width = self._width()
+        selection = self.scan.selection(split.file)
+        width = self._width(selection)
         if width is None:
             first = replace(split, stop=min(start + _FIRST_ROWS, split.stop))
             for batch in self.scan.read(first, batch_rows=_FIRST_ROWS):
-                self._learn(batch)
+                self._learn(batch, selection)
                 yield batch
             start = first.stop
-            width = self._width() or _UNSEEN_WIDTH * len(self.scan.columns)
+            width = self._width(selection) or _UNSEEN_WIDTH * len(selection.columns)
         if start < split.stop:
             rows = min(max(int(batch_bytes / max(width, 1.0)), 1), _MOST_ROWS)
             for batch in self.scan.read(replace(split, start=start), batch_rows=rows):
-                self._learn(batch)
+                self._learn(batch, selection)
                 yield batch
 
-    def _width(self) -> float | None:
+    def _width(self, selection: Selection) -> float | None:
         """Bytes of a row in memory, if it is known."""
-        # While a column is computed, those that it is computed from are there too.
-        read = [column.field.type for column in self.scan.columns]
-        kinds = [*read, *self.scan.computed_kinds]
         try:
-            return float(sum(max(kind.bit_width / 8, 1.0) for kind in kinds))
+            return float(sum(max(kind.bit_width / 8, 1.0) for kind in selection.kinds))
         except ValueError:
-            return _widths.get(self._name())
+            return _widths.get(self._name(selection))
 
-    def _learn(self, batch: pa.RecordBatch) -> None:
+    def _learn(self, batch: pa.RecordBatch, selection: Selection) -> None:
         if len(batch):
-            known = _widths.get(self._name(), 0.0)
-            _widths[self._name()] = max(known, batch.nbytes / len(batch))
+            name = self._name(selection)
+            _widths[name] = max(_widths.get(name, 0.0), batch.nbytes / len(batch))
 
-    def _name(self) -> tuple[str, ...]:
-        return (self.scan.files[0].path, *(column.field.name for column in self.scan.columns))
+    def _name(self, selection: Selection) -> tuple[str, ...]:
+        return (self.scan.files[0].path, *(column.field.name for column in selection.columns))
 
     def bundles(self, blocks: Iterable[int]) -> Iterator[tuple[int, Split]]:
         """Blocks that lie side by side in a row group as one split, with the first one's number."""

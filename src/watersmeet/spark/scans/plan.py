@@ -1,6 +1,7 @@
 """Which files, columns and filter does Spark's optimized plan name, if it is no more than that?
 
-A column may be computed, if what computes it translates exactly.
+A column may be computed, if what computes it translates exactly. A union has several tables, each
+with files, columns and a filter of its own.
 
 The plan is read in the JVM's own objects. A call there takes a tenth of a millisecond, so that what
 can be large, the expressions, comes as one text in JSON.
@@ -9,25 +10,21 @@ can be large, the expressions, comes as one text in JSON.
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import _to_seq
-from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructType
 
-from watersmeet.expressions import nodes as expressions
-from watersmeet.model import Side
 from watersmeet.spark.scans.files import DataFile, JavaObject, list_files
-from watersmeet.spark.scans.filters import ExprId, Node, Translation
 from watersmeet.spark.scans.parquet import Dialect
+from watersmeet.spark.scans.pipeline import Pipeline, Table
 from watersmeet.spark.scans.refusal import Refused
-from watersmeet.spark.scans.scan import Computed, Filter, TableColumn
+from watersmeet.spark.scans.selection import Selection
 
 _SQL = "org.apache.spark.sql."
 LOGICAL = f"{_SQL}catalyst.plans.logical."
@@ -43,6 +40,7 @@ STEPS = {
         "RebalancePartitions",
     )
 }
+_UNION = f"{LOGICAL}Union"
 _RELATION = f"{_SQL}execution.datasources.LogicalRelation"
 _FILES = f"{_SQL}execution.datasources.HadoopFsRelation"
 # This class and no other: table formats with deletes or column mapping derive theirs from it.
@@ -71,42 +69,128 @@ _REQUIRED_SETTINGS = {
     "spark.sql.parquet.fieldId.read.enabled": "false",
     "spark.sql.parquet.int96TimestampConversion": "false",
 }
+# Each level of a plan takes some of Python's thousand.
+_DEEPEST = 100
 _CRYPTO = "parquet.crypto.factory.class"
 
 
 @dataclass(frozen=True)
-class FileScan:
-    """A choice of columns and rows of Parquet files."""
+class Place:
+    """Where a branch is among those of its union, for who is told of it."""
 
-    columns: tuple[TableColumn, ...]
-    # For each column of the DataFrame, its position in `columns` or how it is computed from them.
-    output: tuple[int | Computed, ...]
-    filter: Filter | None
+    number: int
+    of: int
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """What is refused here says in which branch."""
+        try:
+            yield
+        except Refused as reason:
+            if self.of == 1:
+                raise
+            raise Refused(
+                f"branch {self.number} of {self.of} in its union is not read from its files: "
+                f"{reason}",
+                remedy=reason.remedy,
+            ) from None
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Files, and what is taken of them: one of those whose union a DataFrame is, or all of it."""
+
+    selection: Selection
     files: tuple[DataFile, ...]
-    dialect: Dialect
+    place: Place
 
 
-def read_plan(dataframe: DataFrame) -> FileScan:
-    """The scan that a classic DataFrame is; Refused if it is anything else."""
+@dataclass(frozen=True, eq=False)
+class _Node:
+    """A node of the plan, with those below it."""
+
+    live: JavaObject
+    name: str
+    children: tuple[_Node, ...]
+
+    @classmethod
+    def of(cls, live: JavaObject, *, depth: int = 0) -> _Node:
+        """Down to what is neither a step nor a union."""
+        if depth > _DEEPEST:
+            raise Refused(f"its plan is more than {_DEEPEST} nodes deep")
+        name = live.getClass().getName()
+        below: list[JavaObject] = []
+        if name in STEPS:
+            below = [live.child()]
+        elif name == _UNION:
+            children = live.children()
+            below = [children.apply(place) for place in range(children.size())]
+        return cls(live, name, tuple(cls.of(each, depth=depth + 1) for each in below))
+
+    def nodes(self) -> Iterator[_Node]:
+        """Each before those below it, as in Spark's JSON."""
+        yield self
+        for child in self.children:
+            yield from child.nodes()
+
+
+def read_plan(dataframe: DataFrame, schema: pa.Schema) -> list[Branch]:
+    """The scans whose union a classic DataFrame with these columns is, most often one; Refused if
+    it is anything else."""
     root = dataframe._jdf.queryExecution().optimizedPlan()
-    nodes = chain_of(root, STEPS, _RELATION)
-    relation = nodes[-1].relation()
-    _check(relation)
+    tree = _Node.of(root)
+    leaves = [node for node in tree.nodes() if not node.children]
+    places = {leaf: Place(number, len(leaves)) for number, leaf in enumerate(leaves, 1)}
+    for leaf, place in places.items():
+        with place.named():
+            _check(leaf)
     session = dataframe.sparkSession
     dialect = dialect_of(session)
-    inside, outside = (
-        StructType.fromJson(json.loads(schema.json())).fields
-        for schema in (relation.dataSchema(), relation.partitionSchema())
-    )
-    pipeline = Pipeline(Table.of(inside, outside, dialect))
-    pipeline.follow(nodes, json.loads(root.toJSON()))
-    return FileScan(
-        columns=tuple(pipeline.columns),
-        output=pipeline.output,
-        filter=pipeline.filter,
-        files=list_files(relation, nothing=_to_seq(session.sparkContext, [])),
-        dialect=dialect,
-    )
+    described = dict(zip(tree.nodes(), json.loads(root.toJSON()), strict=True))
+    pipelines = _Following(places, described, dialect).up_to(tree)
+    nothing = _to_seq(session.sparkContext, [])
+    branches = []
+    for leaf, (place, pipeline) in zip(leaves, pipelines, strict=True):
+        with place.named():
+            selection = pipeline.selection(schema, dialect)
+            files = list_files(leaf.live.relation(), nothing=nothing)
+            branches.append(Branch(selection, files, place))
+    return branches
+
+
+@dataclass(frozen=True)
+class _Following:
+    """Follows each table's columns up through the plan, of which `described` is Spark's JSON."""
+
+    places: Mapping[_Node, Place]
+    described: Mapping[_Node, Mapping[str, Any]]
+    dialect: Dialect
+
+    def up_to(self, node: _Node) -> list[tuple[Place, Pipeline]]:
+        """From all tables below a node. What is above a union is done to each of its branches."""
+        if not node.children:
+            place = self.places[node]
+            with place.named():
+                return [(place, self._begun(node))]
+        found = [pair for child in node.children for pair in self.up_to(child)]
+        _, first = found[0]
+        for place, pipeline in found:
+            with place.named():
+                if node.name == _UNION:
+                    pipeline.unite(first)
+                else:
+                    pipeline.step(node.live, self.described[node])
+        return found
+
+    def _begun(self, leaf: _Node) -> Pipeline:
+        relation = leaf.live.relation()
+        inside, outside = (
+            StructType.fromJson(json.loads(schema.json())).fields
+            for schema in (relation.dataSchema(), relation.partitionSchema())
+        )
+        pipeline = Pipeline(Table.of(inside, outside, self.dialect))
+        pipeline.begin(self.described[leaf])
+        return pipeline
 
 
 def chain_of(root: JavaObject, steps: Set[str], relation: str) -> list[JavaObject]:
@@ -115,12 +199,20 @@ def chain_of(root: JavaObject, steps: Set[str], relation: str) -> list[JavaObjec
     while (name := nodes[-1].getClass().getName()) in steps:
         nodes.append(nodes[-1].child())
     if name != relation:
-        short = name.rsplit(".", 1)[-1]
-        raise Refused(_REASONS.get(short, f"its plan has a node {short}"))
+        raise _stranger(name)
     return nodes
 
 
-def _check(relation: JavaObject) -> None:
+def _stranger(name: str) -> Refused:
+    """Of a plan that has a node of this class."""
+    short = name.rsplit(".", 1)[-1]
+    return Refused(_REASONS.get(short, f"its plan has a node {short}"))
+
+
+def _check(leaf: _Node) -> None:
+    if leaf.name != _RELATION:
+        raise _stranger(leaf.name)
+    relation = leaf.live.relation()
     kind = relation.getClass().getName()
     if kind != _FILES:
         raise Refused(f"it reads a {kind.rsplit('.', 1)[-1]}, not files")
@@ -151,115 +243,3 @@ def dialect_of(session: SparkSession) -> Dialect:
         dates_as_written=conf.getConfString(rebase.format("datetime")) == "CORRECTED",
         int96_as_written=conf.getConfString(rebase.format("int96")) == "CORRECTED",
     )
-
-
-@dataclass(frozen=True)
-class Table:
-    """The relation's columns in its own order: those of the files, then those of their paths."""
-
-    fields: tuple[StructField, ...]
-    file_columns: int
-
-    @classmethod
-    def of(
-        cls, inside: Sequence[StructField], outside: Sequence[StructField], dialect: Dialect
-    ) -> Table:
-        names = Counter(dialect.folded(field.name) for field in [*inside, *outside])
-        for name, count in names.items():
-            if count > 1:
-                raise Refused(f"its files and their paths have several columns {name!r}")
-        return cls((*inside, *outside), len(inside))
-
-    def column(self, position: int) -> TableColumn:
-        field = self.fields[position]
-        if field.name.startswith("_tmp_metadata_"):
-            raise Refused(f"Spark makes column {field.name!r} up while it reads")
-        if "EXISTS_DEFAULT" in field.metadata:
-            raise Refused(f"column {field.name!r} has a default for files that lack it")
-        if "collate" in field.dataType.simpleString():
-            raise Refused(f"column {field.name!r} has a collation")
-        try:
-            kind = to_arrow_type(field.dataType, timezone="UTC")
-        except PySparkException as error:
-            raise Refused(f"column {field.name!r} is {field.dataType.simpleString()}") from error
-        place = position - self.file_columns
-        return TableColumn(pa.field(field.name, kind), place if place >= 0 else None)
-
-
-# A column of the table, by its position there, or one that is computed.
-_Source = int | Computed
-_COMPUTED = "column {name!r} is computed with {{}}, which may have other values outside Spark"
-_REMEDY = "compute that column after the join, or write the DataFrame to Parquet files before it"
-
-
-class Pipeline:
-    """Follows columns from the relation up through filters and choices of columns."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-        self.columns: list[TableColumn] = []
-        self.output: tuple[_Source, ...] = ()
-        self.filter: Filter | None = None
-        # The columns in sight by Spark's identity of them; of those that are read, their position
-        # in `columns`.
-        self._visible: list[tuple[ExprId, _Source]] = []
-        self._read: dict[int, int] = {}
-
-    def follow(self, nodes: Sequence[JavaObject], described: Sequence[dict[str, Any]]) -> None:
-        """Both from the top down: the plan's objects, and the same as Spark's JSON."""
-        self._see([Node.parse(attribute) for attribute in described[-1]["output"]])
-        for node, fields in zip(reversed(nodes[:-1]), reversed(described[:-1]), strict=True):
-            if "condition" in fields:
-                self._filter(node.condition(), Node.parse(fields["condition"]))
-            elif "projectList" in fields:
-                columns = [Node.parse(column) for column in fields["projectList"]]
-                self._choose(node.projectList(), columns)
-        self.output = tuple(
-            source if isinstance(source, Computed) else self._use(source)
-            for _, source in self._visible
-        )
-
-    def _see(self, attributes: Sequence[Node]) -> None:
-        names = [field.name for field in self._table.fields]
-        if [attribute.fields["name"] for attribute in attributes] != names:
-            raise Refused("it has columns that are not the table's, such as _metadata")
-        self._visible = [(node.expr_id, place) for place, node in enumerate(attributes)]
-
-    def _choose(self, live: JavaObject, columns: Sequence[Node]) -> None:
-        visible = dict(self._visible)
-        chosen = []
-        for place, column in enumerate(columns):
-            source = column.children[0] if column.name == "Alias" else column
-            if source.name == "AttributeReference" and source.expr_id in visible:
-                chosen.append((column.expr_id, visible[source.expr_id]))
-            else:
-                chosen.append((column.expr_id, self._computed(live.apply(place), column)))
-        self._visible = chosen
-
-    def _computed(self, live: JavaObject, column: Node) -> Computed:
-        refused = _COMPUTED.format(name=column.fields.get("name"))
-        try:
-            tree = Translation(live, self._find, refused).value(column.children[0])
-        except Refused as reason:
-            raise Refused(str(reason), remedy=_REMEDY) from None
-        return Computed(live.child().sql(), tree)
-
-    def _find(self, identity: ExprId) -> expressions.Node | None:
-        source = dict(self._visible).get(identity)
-        if source is None:
-            return None
-        if isinstance(source, Computed):
-            return source.tree
-        field = self.columns[self._use(source)].field
-        return expressions.Column(Side.LEFT, field.name, field.type)
-
-    def _filter(self, condition: JavaObject, node: Node) -> None:
-        found = Filter(condition.sql(), Translation(condition, self._find).of(node))
-        self.filter = found if self.filter is None else self.filter.and_then(found)
-
-    def _use(self, position: int) -> int:
-        if position not in self._read:
-            column = self._table.column(position)
-            self._read[position] = len(self.columns)
-            self.columns.append(column)
-        return self._read[position]

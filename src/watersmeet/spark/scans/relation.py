@@ -1,16 +1,19 @@
 """Is a DataFrame a plain scan of files that we can read ourselves, or must Spark give us its rows?
 
 A plain scan is Parquet files, a choice of their columns, and a filter and computed columns that
-translate exactly. Its values equal what Spark would have read, or it is not called one.
+translate exactly; or a union of such. Its values equal what Spark would have read, or it is not
+called one.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -36,10 +39,11 @@ from watersmeet.parquet.footers import Footer, each_footer
 from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.footers import FileFooter
 from watersmeet.spark.scans.parquet import open_file, readings
-from watersmeet.spark.scans.plan import FileScan, read_plan
+from watersmeet.spark.scans.plan import Branch, read_plan
 from watersmeet.spark.scans.pruning import may_hold
 from watersmeet.spark.scans.refusal import Refused
-from watersmeet.spark.scans.scan import Computed, PlainScan, RowGroup, Split, inside
+from watersmeet.spark.scans.scan import PlainScan, RowGroup, Split
+from watersmeet.spark.scans.selection import inside
 
 __all__ = [
     "DataFile",
@@ -93,7 +97,7 @@ def open_relation(dataframe: DataFrame, *, argument: str) -> PlainScan | StagedR
     try:
         if not isinstance(dataframe, ClassicDataFrame):
             raise Refused("it comes from Spark Connect, which does not show its plan")
-        return _open(read_plan(dataframe), schema)
+        return _open(read_plan(dataframe, schema), schema)
     except Refused as reason:
         return StagedRows(dataframe, schema, str(reason), reason.remedy)
     except (Py4JError, PySparkException) as error:
@@ -143,60 +147,74 @@ def _stranger(kind: DataType, *, collations: bool) -> DataType | None:
     return next((part for part in found if part is not None), None)
 
 
-def _open(scan: FileScan, schema: pa.Schema) -> PlainScan:
-    kinds = [
-        source.tree.kind if isinstance(source, Computed) else scan.columns[source].field.type
-        for source in scan.output
-    ]
-    if kinds != schema.types:
-        raise Refused("its columns changed their types on the way to the files")
-    files = _matching(scan)
-    footers = each_footer(lambda file: _footer(file, scan), files)
-    conditions = [] if scan.filter is None else [each.condition for each in scan.filter.conjuncts]
+def _open(branches: Sequence[Branch], schema: pa.Schema) -> PlainScan:
+    files = [(number, file) for number, branch in enumerate(branches) for file in _matching(branch)]
+    footers = _footers(branches, files)
+    conditions = [branch.selection.conditions for branch in branches]
     row_groups = [
-        RowGroup(place, number, rows, nbytes)
-        for place, footer in enumerate(footers)
-        for number, rows, nbytes in footer.row_groups()
-        if may_hold(footer, number, conditions)
+        RowGroup(place, group, rows, nbytes)
+        for place, ((number, _), footer) in enumerate(zip(files, footers, strict=True))
+        for group, rows, nbytes in footer.row_groups()
+        if may_hold(footer, group, conditions[number])
     ]
     return PlainScan(
         schema=schema,
-        files=files,
+        files=tuple(file for _, file in files),
         row_groups=tuple(row_groups),
-        filter=scan.filter,
-        columns=scan.columns,
-        output=scan.output,
-        dialect=scan.dialect,
+        selections=tuple(branch.selection for branch in branches),
+        branches=tuple(number for number, _ in files),
         footers=tuple(footers),
     )
 
 
-def _matching(scan: FileScan) -> tuple[DataFile, ...]:
+def _matching(branch: Branch) -> tuple[DataFile, ...]:
     """Without the files whose every row the filter drops for the values in their path."""
-    if scan.filter is None or not scan.files:
-        return scan.files
-    count = len(scan.files)
+    taken, files = branch.selection, branch.files
+    if taken.filter is None or not files:
+        return files
     known = {
         column.field.name: pa.array(
-            [file.partition[column.partition] for file in scan.files], column.field.type
+            [file.partition[column.partition] for file in files], column.field.type
         )
-        for column in scan.columns
+        for column in taken.columns
         if column.partition is not None
     }
-    keep = np.ones(count, dtype=bool)
-    for part in scan.filter.conjuncts:
+    keep = np.ones(len(files), dtype=bool)
+    for part in taken.filter.conjuncts:
         if part.names and part.names <= known.keys() and not part.can_fail:
             keep &= part.mask(known).fill_null(False).to_numpy(zero_copy_only=False)
-    return tuple(file for file, kept in zip(scan.files, keep, strict=True) if kept)
+    return tuple(file for file, kept in zip(files, keep, strict=True) if kept)
 
 
-def _footer(file: DataFile, scan: FileScan) -> FileFooter:
-    """What a file says of itself, once every column reads as in Spark."""
-    columns = inside(scan.columns)
+def _footers(branches: Sequence[Branch], files: Sequence[tuple[int, DataFile]]) -> list[FileFooter]:
+    """Of each file of a branch. One that is in several branches is opened once."""
+    readers: dict[DataFile, list[int]] = {}
+    for number, file in files:
+        readers.setdefault(file, []).append(number)
+    found = each_footer(
+        lambda each: _opened(each[0], [branches[number] for number in each[1]]), readers.items()
+    )
+    known = {
+        (number, file): footer
+        for (file, numbers), footers in zip(readers.items(), found, strict=True)
+        for number, footer in zip(numbers, footers, strict=True)
+    }
+    return [known[each] for each in files]
+
+
+def _opened(file: DataFile, branches: Sequence[Branch]) -> list[FileFooter]:
+    """What a file says of itself, once every column reads as in Spark; for each of its branches."""
     try:
         with open_file(file.path) as opened:
-            found = readings(opened, columns, dialect=scan.dialect)
-            names = [column.name for column in columns]
-            return FileFooter(Footer.of(opened), dict(zip(names, found, strict=True)))
+            footer = Footer.of(opened)
+            return [_footer(opened, footer, branch) for branch in branches]
     except (OSError, pa.ArrowException) as error:
-        raise Refused(f"{file.path} cannot be read from here ({error})") from error
+        with branches[0].place.named():
+            raise Refused(f"{file.path} cannot be read from here ({error})") from error
+
+
+def _footer(opened: pq.ParquetFile, footer: Footer, branch: Branch) -> FileFooter:
+    columns = inside(branch.selection.columns)
+    with branch.place.named():
+        found = readings(opened, columns, dialect=branch.selection.dialect)
+    return FileFooter(footer, {each.name: how for each, how in zip(columns, found, strict=True)})

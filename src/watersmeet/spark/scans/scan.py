@@ -1,39 +1,24 @@
-"""How a task reads its part of a table's files, with Spark's meaning.
+"""A table that our tasks read from its files: which files those are, and what is taken of each.
 
 Everything here can be sent to tasks, and loads in a worker without pyspark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from watersmeet.expressions.evaluation import Evaluation
-from watersmeet.expressions.failing import can_fail
-from watersmeet.expressions.nodes import Logic, Node, columns_of, conjuncts
-from watersmeet.expressions.numbers import ArithmeticFailed, Mask
-from watersmeet.model import Side
 from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.footers import FileFooter
-from watersmeet.spark.scans.parquet import (
-    Dialect,
-    Reading,
-    names_in,
-    open_file,
-    read_all,
-    read_rows,
-    readings,
-)
-from watersmeet.spark.scans.refusal import Refused
+from watersmeet.spark.scans.selection import Selection
 from watersmeet.words import count_text
 
-_Part = Callable[[pq.ParquetFile, Sequence[str]], Iterator[pa.RecordBatch]]
-"""What is read of an open file, given the columns to read."""
+# So many different filters and computed columns of branches are told, and so many branches of each.
+_TOLD = 6
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -57,146 +42,36 @@ class RowGroup:
 
 
 @dataclass(frozen=True)
-class TableColumn:
-    """A column that is read; `partition` is its place among the values that a path gives."""
-
-    field: pa.Field
-    partition: int | None
-
-
-@dataclass(frozen=True)
-class Computed:
-    """A column that is computed from columns of the table, and how Spark writes it."""
-
-    text: str
-    tree: Node
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The columns that it looks at."""
-        return frozenset(column.name for column in columns_of(self.tree))
-
-    def of(self, columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
-        given = {(Side.LEFT, name): columns[name] for name in self.names}
-        try:
-            found = Evaluation(given).values(self.tree)
-        except ArithmeticFailed as error:
-            raise _failed(self.text, error) from None
-        return pa.repeat(found, rows) if isinstance(found, pa.Scalar) else found
-
-
-def _failed(text: str, error: ArithmeticFailed) -> ArithmeticFailed:
-    """Spark's own computation of the DataFrame fails for the same row."""
-    return ArithmeticFailed(f"{text} cannot be computed. {error.cause}", remedy=error.remedy)
-
-
-def inside(columns: Sequence[TableColumn]) -> list[pa.Field]:
-    """Those that are in the files and not in their paths."""
-    return [column.field for column in columns if column.partition is None]
-
-
-@dataclass(frozen=True)
-class Filter:
-    """A condition over columns of the table, and how Spark writes it."""
-
-    text: str
-    condition: Node
-
-    @property
-    def conjuncts(self) -> tuple[Filter, ...]:
-        """The parts that must all be true for a row to be kept."""
-        return tuple(Filter(self.text, part) for part in conjuncts(self.condition))
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The columns that it looks at."""
-        return frozenset(column.name for column in columns_of(self.condition))
-
-    def and_then(self, other: Filter) -> Filter:
-        both = Logic("AND", self.condition, other.condition, pa.bool_())
-        return Filter(f"{self.text} AND {other.text}", both)
-
-    @property
-    def can_fail(self) -> bool:
-        """Whether there are values for which Spark raises an error."""
-        return can_fail(self.condition)
-
-    def mask(self, columns: Mapping[str, pa.Array]) -> pa.BooleanArray:
-        """True for each row that is kept."""
-        given = {(Side.LEFT, name): columns[name] for name in self.names}
-        rows = len(next(iter(given.values())))
-        evaluation = Evaluation(given)
-        if not self.can_fail:
-            found = evaluation.truth(self.condition).answer
-            # An answer that is the same for all rows is one value: IS NULL where no row is null.
-            return pa.repeat(found, rows) if isinstance(found, pa.Scalar) else found
-        # Spark looks at a part only where those before it are true: not where they are null.
-        kept: Mask | None = None
-        try:
-            for part in conjuncts(self.condition):
-                holds = evaluation.truth(part, kept).holds
-                kept = np.broadcast_to(holds if kept is None else kept & holds, rows)
-        except ArithmeticFailed as error:
-            raise _failed(self.text, error) from None
-        return pa.array(kept)
-
-
-@dataclass(frozen=True)
 class PlainScan:
-    """A DataFrame that we read ourselves. A value that can be sent to tasks."""
+    """A DataFrame that we read ourselves. A value that can be sent to tasks.
+
+    A union takes something else of the files of each of its branches. A file that is in several
+    branches comes once for each of them in `files`, as its rows do in the union.
+    """
 
     schema: pa.Schema
     files: tuple[DataFile, ...]
     row_groups: tuple[RowGroup, ...]
-    filter: Filter | None
-    columns: tuple[TableColumn, ...]
-    # For each column of `schema`, its position in `columns`, or how it is computed from those; the
-    # filter may look at more.
-    output: tuple[int | Computed, ...]
-    dialect: Dialect
+    # Of each branch what is taken of its files, and of each file the number of its branch.
+    selections: tuple[Selection, ...]
+    branches: tuple[int, ...]
     # Of each file, where it was opened; what is sent to tasks has none.
     footers: tuple[FileFooter, ...] = field(default=(), compare=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "footers": ()}
 
+    def selection(self, file: int) -> Selection:
+        """What is taken of a file."""
+        return self.selections[self.branches[file]]
+
     def only(self, columns: Sequence[str]) -> PlainScan:
         """The same rows with some columns."""
-        chosen = [self.output[self.schema.get_field_index(name)] for name in columns]
-        looked_at = self._looked_at(chosen)
-        needed = [
-            place
-            for place, each in enumerate(self.columns)
-            if place in chosen or each.field.name in looked_at
-        ]
         return replace(
             self,
             schema=pa.schema([self.schema.field(name) for name in columns]),
-            columns=tuple(self.columns[place] for place in needed),
-            output=tuple(
-                source if isinstance(source, Computed) else needed.index(source)
-                for source in chosen
-            ),
+            selections=tuple(each.only(columns) for each in self.selections),
         )
-
-    def source(self, column: str) -> TableColumn | None:
-        """The column of the table that it is; None if it is computed."""
-        found = self.output[self.schema.get_field_index(column)]
-        return None if isinstance(found, Computed) else self.columns[found]
-
-    def _looked_at(self, output: Sequence[int | Computed]) -> frozenset[str]:
-        """The columns of the table that the filter and computed columns look at."""
-        sources = [source.names for source in output if isinstance(source, Computed)]
-        return frozenset().union(*sources, () if self.filter is None else self.filter.names)
-
-    @property
-    def computed_kinds(self) -> list[pa.DataType]:
-        return [source.tree.kind for _, source in self._computed]
-
-    @property
-    def _computed(self) -> list[tuple[str, Computed]]:
-        pairs = zip(self.schema.names, self.output, strict=True)
-        return [(name, source) for name, source in pairs if isinstance(source, Computed)]
 
     @property
     def rows(self) -> int:
@@ -213,9 +88,27 @@ class PlainScan:
             count_text(len(self.row_groups), "row group"),
             count_text(self.rows, "row"),
         ]
-        filters = [] if self.filter is None else [f"filter {self.filter.text}"]
-        computed = [f"{name} computed as {source.text}" for name, source in self._computed]
-        return ", ".join([*counts, *filters, *computed])
+        if len(self.selections) > 1:
+            counts.insert(0, f"a union of {len(self.selections)} branches")
+        return ", ".join([*counts, *self._taken()])
+
+    def _taken(self) -> list[str]:
+        """What is taken of files, and in which branches, unless it is in all of them."""
+        found: dict[str, list[int]] = {}
+        for number, selection in enumerate(self.selections, 1):
+            for text in selection.describe():
+                found.setdefault(text, []).append(number)
+        told = [text + self._in_branches(numbers) for text, numbers in found.items()]
+        more = len(told) - _TOLD
+        return told if more <= 0 else [*told[:_TOLD], f"and {more:,} more filters and columns"]
+
+    def _in_branches(self, numbers: Sequence[int]) -> str:
+        if len(numbers) == len(self.selections):
+            return ""
+        if len(numbers) > _NAMED:
+            return f" in {len(numbers):,} branches"
+        *first, last = map(str, numbers)
+        return f" in branches {', '.join(first)} and {last}" if first else f" in branch {last}"
 
     def read(self, split: Split, *, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of a split that the filter keeps, in batches of at most `batch_rows`.
@@ -223,77 +116,10 @@ class PlainScan:
         InputChanged is raised if the file is not the one that was opened: before the first row,
         and again after the last, when what was handed out must not be used.
         """
-        file = self.files[split.file]
-
-        def part(opened: pq.ParquetFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-            return read_rows(
-                opened,
-                split.row_group,
-                start=split.start,
-                stop=split.stop,
-                names=names,
-                batch_rows=batch_rows,
-            )
-
-        return self._read(file, part)
-
-    def whole(self, file: DataFile, *, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-        """The rows of a whole file that the filter keeps. The file need not be among `files`: one
-        of a stream is known when it comes.
-
-        Refused is raised if it cannot be read as Spark would.
-        """
-
-        def all_of(opened: pq.ParquetFile, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-            return read_all(opened, names=names, batch_bytes=batch_bytes)
-
-        return self._read(file, all_of)
-
-    def _read(self, file: DataFile, part: _Part) -> Iterator[pa.RecordBatch]:
-        try:
-            with open_file(file.path) as opened:
-                file.check()
-                found = readings(opened, inside(self.columns), dialect=self.dialect)
-                yield from self._kept(part(opened, names_in(found)), found, file)
-        except (OSError, pa.ArrowException, Refused):
-            file.check()
-            raise
-        file.check()
-
-    def _kept(
-        self, batches: Iterator[pa.RecordBatch], found: Sequence[Reading], file: DataFile
-    ) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            in_file = (reading.of(batch) for reading in found)
-            columns = [
-                next(in_file) if c.partition is None else _repeated(c, file, batch.num_rows)
-                for c in self.columns
-            ]
-            kept = self._filtered(columns, batch.num_rows)
-            if kept.num_rows:
-                yield kept
-
-    def _filtered(self, columns: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
-        """The columns of `schema` for the rows that the filter keeps. Only for those they are
-        computed, for only those may fail."""
-        names = [column.field.name for column in self.columns]
-        mask = None
-        if self.filter is not None:
-            mask = self.filter.mask(dict(zip(names, columns, strict=True)))
-            if mask.true_count == rows:
-                mask = None
-        if mask is not None and self._computed:
-            columns, rows = [column.filter(mask) for column in columns], mask.true_count
-            mask = None
-        given = dict(zip(names, columns, strict=True))
-        chosen = [
-            source.of(given, rows) if isinstance(source, Computed) else columns[source]
-            for source in self.output
-        ]
-        found = pa.RecordBatch.from_arrays(chosen, schema=self.schema)
-        return found if mask is None else found.filter(mask)
-
-
-def _repeated(column: TableColumn, file: DataFile, rows: int) -> pa.Array:
-    assert column.partition is not None
-    return pa.repeat(pa.scalar(file.partition[column.partition], column.field.type), rows)
+        return self.selection(split.file).read(
+            self.files[split.file],
+            row_group=split.row_group,
+            start=split.start,
+            stop=split.stop,
+            batch_rows=batch_rows,
+        )

@@ -26,19 +26,18 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from watersmeet.spark.scans.files import JavaObject
 from watersmeet.spark.scans.parquet import open_file, readings
+from watersmeet.spark.scans.pipeline import Pipeline, Table
 from watersmeet.spark.scans.plan import (
     HARMLESS_OPTIONS,
     LOGICAL,
     PARQUET,
     STEPS,
-    Pipeline,
-    Table,
     chain_of,
     check_options,
     dialect_of,
 )
 from watersmeet.spark.scans.refusal import Refused
-from watersmeet.spark.scans.scan import Computed, PlainScan, inside
+from watersmeet.spark.scans.selection import Selection, inside
 from watersmeet.spark.sql import quoted
 
 NAME = StructType(
@@ -88,8 +87,8 @@ class Watermark:
 class FileStream:
     """A streaming DataFrame that is a plain scan of the files that come."""
 
-    scan: PlainScan
-    """Without files: those are known when they come."""
+    selection: Selection
+    """What is taken of each file that comes."""
     folder: str
     """As the stream was given it."""
     place: str
@@ -131,13 +130,7 @@ class FileStream:
 
     def describe(self) -> str:
         """What `explain_stream` says of it."""
-        filters = [] if self.scan.filter is None else [f"filter {self.scan.filter.text}"]
-        computed = [
-            f"{name} computed as {source.text}"
-            for name, source in zip(self.scan.schema.names, self.scan.output, strict=True)
-            if isinstance(source, Computed)
-        ]
-        return ", ".join([f"Parquet files of {self.folder}", *filters, *computed])
+        return ", ".join([f"Parquet files of {self.folder}", *self.selection.describe()])
 
 
 def open_stream(dataframe: DataFrame, schema: pa.Schema) -> FileStream:
@@ -177,24 +170,11 @@ def _open(dataframe: DataFrame, schema: pa.Schema) -> FileStream:
     described[-1]["output"] = [
         json.loads(attribute.toJSON()) for attribute in _elements(leaf.output())
     ]
-    pipeline.follow(nodes, described)
-    kinds = [
-        source.tree.kind if isinstance(source, Computed) else pipeline.columns[source].field.type
-        for source in pipeline.output
-    ]
-    if kinds != schema.types:
-        raise Refused("its columns changed their types on the way to the files")
-    scan = PlainScan(
-        schema=schema,
-        files=(),
-        row_groups=(),
-        filter=pipeline.filter,
-        columns=tuple(pipeline.columns),
-        output=pipeline.output,
-        dialect=dialect,
-    )
+    pipeline.begin(described[-1])
+    for node, fields in zip(reversed(nodes[:-1]), reversed(described[:-1]), strict=True):
+        pipeline.step(node, fields)
     found = FileStream(
-        scan,
+        pipeline.selection(schema, dialect),
         folder,
         _place(session, folder),
         options,
@@ -277,11 +257,11 @@ def _check_names(found: FileStream, session: SparkSession) -> None:
 
 def _look(found: FileStream) -> None:
     """Refused if one of the files that are there cannot be read as Spark would."""
-    columns = inside(found.scan.columns)
+    columns = inside(found.selection.columns)
     try:
         for path in islice(_files(found.place), _LOOKED_AT):
             with open_file(str(path)) as opened:
-                readings(opened, columns, dialect=found.scan.dialect)
+                readings(opened, columns, dialect=found.selection.dialect)
     except (OSError, pa.ArrowException) as error:
         raise Refused(f"its files cannot be read from here ({error})") from error
 

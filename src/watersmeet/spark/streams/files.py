@@ -27,7 +27,7 @@ from watersmeet.spark.microbatches.wire import Wire
 from watersmeet.spark.routing import HashRouter
 from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.refusal import Refused
-from watersmeet.spark.scans.scan import PlainScan
+from watersmeet.spark.scans.selection import Selection
 from watersmeet.spark.streams.refused import note_refused
 from watersmeet.spark.streams.watermarks import Clock
 
@@ -50,7 +50,7 @@ _MILLISECOND = 1_000_000
 class FileInput:
     """An input that instances read. Sent with every task."""
 
-    scan: PlainScan
+    selection: Selection
     """Gives the input's columns, and behind them those that say what is a word: the end, then one
     for each promise with marker rows."""
     columns: int
@@ -146,7 +146,7 @@ class FileRows:
             _check_folders(file.path, self._plan.folders[input])
         try:
             batch_bytes = pushed_bytes(self._plan.memory)
-            for batch in files.scan.whole(file, batch_bytes=batch_bytes):
+            for batch in files.selection.whole(file, batch_bytes=batch_bytes):
                 yield from self._mine(input, files, batch)
         except Refused as refused:
             name = self._plan.names[input]

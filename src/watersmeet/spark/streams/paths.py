@@ -146,7 +146,7 @@ def _input(
 ) -> FileInput:
     markers = [(number, fixes_key(each.promise, join)) for number, each in words.of(input)]
     return FileInput(
-        scan=path.scan,
+        selection=path.selection,
         columns=len(schema),
         has_end=words.ends[input] is not None,
         markers=tuple(markers),

@@ -54,7 +54,8 @@ def join(
     ----------
     left, right
         DataFrames of the same session, not streaming. One over plain Parquet files, with
-        columns chosen or renamed and simple filters, is read without passing through the JVM.
+        columns chosen or renamed and simple filters, or a union of such, is read without
+        passing through the JVM.
     on
         The column that must be equal, or a list of them; {"id": "user_id"} where the two sides
         call it differently; or a Column, as in left.id == right.user_id. Values that are close

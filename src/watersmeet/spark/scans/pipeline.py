@@ -1,0 +1,164 @@
+"""Follows a table's columns up through the nodes of a plan: filters, and columns that are chosen or
+computed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import StructField
+
+from watersmeet.expressions import nodes as expressions
+from watersmeet.model import Side
+from watersmeet.spark.scans.files import JavaObject
+from watersmeet.spark.scans.filters import ExprId, Node, Translation
+from watersmeet.spark.scans.parquet import Dialect
+from watersmeet.spark.scans.refusal import Refused
+from watersmeet.spark.scans.selection import Computed, Filter, Selection, TableColumn
+
+
+@dataclass(frozen=True)
+class Table:
+    """The relation's columns in its own order: those of the files, then those of their paths."""
+
+    fields: tuple[StructField, ...]
+    file_columns: int
+
+    @classmethod
+    def of(
+        cls, inside: Sequence[StructField], outside: Sequence[StructField], dialect: Dialect
+    ) -> Table:
+        names = Counter(dialect.folded(field.name) for field in [*inside, *outside])
+        for name, count in names.items():
+            if count > 1:
+                raise Refused(f"its files and their paths have several columns {name!r}")
+        return cls((*inside, *outside), len(inside))
+
+    def column(self, position: int) -> TableColumn:
+        field = self.fields[position]
+        if field.name.startswith("_tmp_metadata_"):
+            raise Refused(f"Spark makes column {field.name!r} up while it reads")
+        if "EXISTS_DEFAULT" in field.metadata:
+            raise Refused(f"column {field.name!r} has a default for files that lack it")
+        if "collate" in field.dataType.simpleString():
+            raise Refused(f"column {field.name!r} has a collation")
+        try:
+            kind = to_arrow_type(field.dataType, timezone="UTC")
+        except PySparkException as error:
+            raise Refused(f"column {field.name!r} is {field.dataType.simpleString()}") from error
+        place = position - self.file_columns
+        return TableColumn(pa.field(field.name, kind), place if place >= 0 else None)
+
+
+# A column of the table, by its position there, or one that is computed.
+_Source = int | Computed
+_COMPUTED = "column {name!r} is computed with {{}}, which may have other values outside Spark"
+_REMEDY = "compute that column after the join, or write the DataFrame to Parquet files before it"
+
+
+class Pipeline:
+    """What becomes of one table's columns and rows, from the relation up."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._columns: list[TableColumn] = []
+        self._filtered: Filter | None = None
+        # The columns in sight by Spark's identity of them; of those that are read, their position
+        # in `_columns`.
+        self._visible: list[tuple[ExprId, _Source]] = []
+        self._read: dict[int, int] = {}
+
+    @property
+    def identities(self) -> list[ExprId]:
+        """Of the columns in sight, in their order."""
+        return [identity for identity, _ in self._visible]
+
+    def begin(self, relation: Mapping[str, Any]) -> None:
+        """At the relation, which is given in Spark's JSON."""
+        self._see([Node.parse(attribute) for attribute in relation["output"]])
+
+    def step(self, node: JavaObject, fields: Mapping[str, Any]) -> None:
+        """To the next node: the plan's object, and the same in Spark's JSON."""
+        if "condition" in fields:
+            self._filter(node.condition(), Node.parse(fields["condition"]))
+        elif "projectList" in fields:
+            columns = [Node.parse(column) for column in fields["projectList"]]
+            self._choose(node.projectList(), columns)
+
+    def unite(self, first: Pipeline) -> None:
+        """Into a union, which has columns by their places and calls them as its first branch."""
+        identities = first.identities
+        if len(set(identities)) < len(identities):
+            raise Refused("its union has a column twice")
+        sources = [source for _, source in self._visible]
+        self._visible = list(zip(identities, sources, strict=True))
+
+    def selection(self, schema: pa.Schema, dialect: Dialect) -> Selection:
+        """What is taken of files, if the plan ends here, with columns of this schema."""
+        output = tuple(
+            source if isinstance(source, Computed) else self._use(source)
+            for _, source in self._visible
+        )
+        kinds = [
+            source.tree.kind if isinstance(source, Computed) else self._columns[source].field.type
+            for source in output
+        ]
+        if kinds != schema.types:
+            raise Refused("its columns changed their types on the way to the files")
+        return Selection(
+            schema=schema,
+            filter=self._filtered,
+            columns=tuple(self._columns),
+            output=output,
+            dialect=dialect,
+        )
+
+    def _see(self, attributes: Sequence[Node]) -> None:
+        names = [field.name for field in self._table.fields]
+        if [attribute.fields["name"] for attribute in attributes] != names:
+            raise Refused("it has columns that are not the table's, such as _metadata")
+        self._visible = [(node.expr_id, place) for place, node in enumerate(attributes)]
+
+    def _choose(self, live: JavaObject, columns: Sequence[Node]) -> None:
+        visible = dict(self._visible)
+        chosen = []
+        for place, column in enumerate(columns):
+            source = column.children[0] if column.name == "Alias" else column
+            if source.name == "AttributeReference" and source.expr_id in visible:
+                chosen.append((column.expr_id, visible[source.expr_id]))
+            else:
+                chosen.append((column.expr_id, self._computed(live.apply(place), column)))
+        self._visible = chosen
+
+    def _computed(self, live: JavaObject, column: Node) -> Computed:
+        refused = _COMPUTED.format(name=column.fields.get("name"))
+        try:
+            tree = Translation(live, self._find, refused).value(column.children[0])
+        except Refused as reason:
+            raise Refused(str(reason), remedy=_REMEDY) from None
+        return Computed(live.child().sql(), tree)
+
+    def _find(self, identity: ExprId) -> expressions.Node | None:
+        source = dict(self._visible).get(identity)
+        if source is None:
+            return None
+        if isinstance(source, Computed):
+            return source.tree
+        field = self._columns[self._use(source)].field
+        return expressions.Column(Side.LEFT, field.name, field.type)
+
+    def _filter(self, condition: JavaObject, node: Node) -> None:
+        found = Filter(condition.sql(), Translation(condition, self._find).of(node))
+        self._filtered = found if self._filtered is None else self._filtered.and_then(found)
+
+    def _use(self, position: int) -> int:
+        if position not in self._read:
+            column = self._table.column(position)
+            self._read[position] = len(self._columns)
+            self._columns.append(column)
+        return self._read[position]
