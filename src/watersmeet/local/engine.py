@@ -179,7 +179,7 @@ class ThreadEngine(_Threads):
         if allowance.limit >= _MUCH:
             keep_a_little()
         self._labels = tuple(question.labels(side) for side in Side)
-        self._numbered = question.numbered(plan.sampled)
+        self._numbered = tuple(question.numbered(side) for side in Side)
         other = tables[plan.other]
         self._bundles = list(
             dict.fromkeys(map(other.bundle, range(len(described[plan.other].blocks))))
@@ -223,7 +223,7 @@ class ThreadEngine(_Threads):
                 self._question.names(sampled),
                 batch_bytes=self._allowance.batch_bytes,
                 labels=self._labels[sampled],
-                numbered=self._numbered,
+                numbered=self._numbered[sampled],
             )
             for block, batches in groupby(rows, key=lambda read: read[0]):
                 self._check()
@@ -287,6 +287,7 @@ class ThreadEngine(_Threads):
             self._question.names(other),
             batch_bytes=self._allowance.batch_bytes,
             labels=self._labels[other],
+            numbered=self._numbered[other],
         )
 
     def close(self) -> None:
