@@ -430,3 +430,23 @@ def find_numbered_dense(places, codes, least, slots, rows, numbers):
         if number >= 0:
             count += 1
     return count
+
+
+@njit(
+    [
+        types.void(
+            types.Array(kind, 1, "C", readonly=True), _PLACES, _LONGS, types.Array(kind, 1, "C")
+        )
+        for kind in (types.int32, types.int64)
+    ],
+    cache=True,
+    nogil=True,
+)
+def take_values(known, places, rows, out):
+    """Write the known value of each of these rows, or of all if there are none."""
+    if rows.size:
+        for k in range(rows.size):
+            out[k] = known[places[rows[k]]]
+    else:
+        for k in range(places.size):
+            out[k] = known[places[k]]

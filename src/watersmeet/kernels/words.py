@@ -36,13 +36,19 @@ def _reader(bits):
 read_8, read_32, read_64 = _reader(8), _reader(32), _reader(64)
 
 
-@intrinsic
-def write_64(typingctx, address, number):
-    """Write an unsigned little-endian number at any address."""
+def _writer(bits):
+    """A function that writes an unsigned little-endian number at any address."""
 
-    def generate(context, builder, signature, args):
-        pointer = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-        builder.store(args[1], pointer, align=1)
-        return context.get_dummy_value()
+    @intrinsic
+    def write(typingctx, address, number):
+        def generate(context, builder, signature, args):
+            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+            builder.store(args[1], pointer, align=1)
+            return context.get_dummy_value()
 
-    return types.void(types.uint64, types.uint64), generate
+        return types.void(types.uint64, types.uint64), generate
+
+    return write
+
+
+write_64 = _writer(64)

@@ -33,6 +33,7 @@ _STORED: dict[str, np.dtype[Any]] = {
 _MOST_PAGES = 1024
 _SNAPPY = "snappy"
 _TEXTS = (pa.string(), pa.binary())
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 _NUMBER_BYTES = 4
 Table = NDArray[np.int64]
 """Pages, each a row."""
@@ -104,7 +105,7 @@ def _agree(physical: str, wanted: pa.DataType) -> bool:
     if physical not in _STORED:
         return False
     bits = _STORED[physical].itemsize * 8
-    return bits == wanted.bit_width or (bits < wanted.bit_width and pt.is_decimal(wanted))
+    return bool(bits == wanted.bit_width or (bits < wanted.bit_width and pt.is_decimal(wanted)))
 
 
 @lru_cache
@@ -112,6 +113,8 @@ def _in_memory(kind: pa.DataType) -> pa.DataType | None:
     """The type of values that have the bytes of the file; None of others."""
     if pt.is_decimal128(kind):
         return pa.decimal64(kind.precision, kind.scale) if kind.precision <= 18 else None
+    if kind in _VIEWS:
+        return _VIEWS[kind]
     same = (pa.int32(), pa.int64(), pa.date32(), pa.float64(), *_TEXTS)
     return kind if kind in same else None
 

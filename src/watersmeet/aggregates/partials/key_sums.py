@@ -23,6 +23,7 @@ from watersmeet.aggregates.partials.groups import Groups
 from watersmeet.aggregates.partials.keys import Index, RowKeys
 from watersmeet.expressions.numbers import ArithmeticFailed, Bounds, Mask, Numbers
 from watersmeet.model import Side
+from watersmeet.rows.dictionaries import taken
 
 Positions = NDArray[np.int64]
 
@@ -153,9 +154,20 @@ def factor_values(
     if only is not None:
         known = [factors[side] for factors in question.factors if factors is not None]
         needed = {name for each in known if each is not None for name in each.columns(side)}
-        index = pa.array(only)
-        columns = {key: columns[key].take(index) for key in columns if key[1] in needed}
+        columns = {key: taken(columns[key], only) for key in columns if key[1] in needed}
     count = len(rows) if only is None else len(only)
+    return factors_of(columns, count, question, side, active=active)
+
+
+def factors_of(
+    columns: Mapping[tuple[Side, str], pa.Array],
+    count: int,
+    question: ResolvedQuestion,
+    side: Side,
+    *,
+    active: Mask | None = None,
+) -> list[Numbers | None]:
+    """The same from columns of so many rows."""
     values: list[Numbers | None] = []
     for factors in question.factors:
         factor = None if factors is None else factors[side]
