@@ -71,7 +71,8 @@ def written(folder: Path, both: tuple[pa.Table, pa.Table], **options: Any) -> tu
 
 def answered(paths: tuple[Path, Path], **asked: Any) -> Any:
     groups = asked.get("group_by") or []
-    with wm.local.aggregate(*paths, on="id", **asked, **ASKED) as run:
+    more: dict[str, Any] = {**asked, **ASKED}
+    with wm.local.aggregate(*paths, on="id", **more) as run:
         return by_group(run.exact().answer.to_pylist(), groups)
 
 
