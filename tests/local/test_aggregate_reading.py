@@ -81,7 +81,7 @@ def test_with_little_memory_it_is_read_again(
     monkeypatch.setattr(allowance, "SMALLEST_MEMORY", 0)
     both = tables(kinds=["a", "b"])
     paths = written(tmp_path, both)
-    with wm.local.aggregate(*paths, on="id", group_by="kind", memory=250_000, **ASKED) as run:
+    with wm.local.aggregate(*paths, on="id", group_by="kind", memory=100_000, **ASKED) as run:
         assert blocks_of(run).plan.design is RANGES
         list(run)
         found = by_group(run.exact().answer.to_pylist(), ["kind"])

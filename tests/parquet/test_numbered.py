@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 
 from watersmeet.parquet.numbered import StoredColumn, read_numbered
 
-KINDS = [pa.int32(), pa.int64(), pa.date32(), pa.float64(), pa.decimal128(15, 2)]
+KINDS = [
+    *(pa.int32(), pa.int64(), pa.date32(), pa.float64(), pa.decimal128(15, 2)),
+    *(pa.string(), pa.binary()),
+]
 
 
 def _written(column: pa.Array, *, nullable: bool = True, **settings: Any) -> bytes:
@@ -43,6 +46,8 @@ def _values(numbers: np.ndarray[Any, Any], kind: pa.DataType) -> pa.Array:
     match kind:
         case pa.Decimal128Type():
             return pa.array([Decimal(int(n)).scaleb(-2) for n in numbers], kind)
+        case _ if kind in (pa.string(), pa.binary()):
+            return pa.array([str(n) * (n % 4) for n in numbers.tolist()], pa.string()).cast(kind)
         case _ if kind == pa.date32():
             return pa.array([date(2000, 1, 1) + timedelta(days=int(n)) for n in numbers], kind)
         case _:
@@ -92,7 +97,8 @@ def test_one_value_takes_no_bits() -> None:
             pa.array(range(10_000), pa.int64()), dictionary_pagesize_limit=4096, data_page_size=4096
         ),
         _written(pa.array([1, 2], pa.int64()), data_page_version="2.0"),
-        _written(pa.array(["a", "b"])),
+        _written(pa.array(["a", None, "b"])),
+        _written(pa.array(["a", "b"], pa.large_string())),
         _written(pa.array([1, 2], pa.int16())),
         _written(pa.array([1, 2], pa.timestamp("us"))),
         _written(pa.array([Decimal(1)], pa.decimal128(30, 2))),
@@ -101,7 +107,15 @@ def test_one_value_takes_no_bits() -> None:
     ],
     ids=[
         *("nulls", "perhaps nulls", "no dictionary", "a dictionary that is full", "new pages"),
-        *("text", "short", "instants", "wide decimals", "decimals in bytes", "lists"),
+        *(
+            "text with nulls",
+            "large text",
+            "short",
+            "instants",
+            "wide decimals",
+            "decimals in bytes",
+            "lists",
+        ),
     ],
 )
 def test_what_is_not_so_is_left_to_arrow(file: bytes) -> None:

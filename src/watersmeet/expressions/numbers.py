@@ -8,7 +8,7 @@ done in Python's integers instead, which is slow and exact.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,6 +21,7 @@ from watersmeet.errors import WatersmeetError
 from watersmeet.expressions.promotion import spark_type
 from watersmeet.kernels.decimals import low_words, valid_low_words
 from watersmeet.rows.buffers import aligned, fixed_bytes
+from watersmeet.rows.dictionaries import taken, words_at
 
 Mask = NDArray[np.bool_]
 Bounds = tuple[int, int]
@@ -143,10 +144,12 @@ def exactly(
 def read(array: pa.Array) -> Numbers:
     """A numeric column as numbers: without a copy if it has 64-bit values and no nulls."""
     if pt.is_dictionary(array.type):
-        few = len(array) < len(array.dictionary)
-        if not few and not array.null_count and not array.dictionary.null_count:
-            return read(array.dictionary).taken(array.indices.to_numpy())
-        array = array.dictionary_decode()
+        if len(array) >= len(array.dictionary) and not array.null_count:
+            # What all values lie between is known from those of the dictionary.
+            known = read(array.dictionary)
+            if known.valid is None and known.values.dtype in (np.int64, np.float64):
+                return replace(known, values=words_at(known.values, array.indices))
+        array = taken(array, None)
     dtype, scale = _as_stored(array.type)
     if dtype is None:
         kind = spark_type(array.type)

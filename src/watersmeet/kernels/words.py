@@ -34,3 +34,21 @@ def _reader(bits):
 
 
 read_8, read_32, read_64 = _reader(8), _reader(32), _reader(64)
+
+
+def _writer(bits):
+    """A function that writes an unsigned little-endian number at any address."""
+
+    @intrinsic
+    def write(typingctx, address, number):
+        def generate(context, builder, signature, args):
+            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+            builder.store(args[1], pointer, align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.uint64, types.uint64), generate
+
+    return write
+
+
+write_64 = _writer(64)

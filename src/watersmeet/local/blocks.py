@@ -66,7 +66,7 @@ class BlockTable(Protocol):
         """These columns of some blocks of one bundle, ascending: a block, and some rows of it.
 
         A batch has about so many bytes, and a block at least one batch. `labels` are columns of
-        text that may come as numbers with a dictionary, `numbered` columns of numbers.
+        text that may come as numbers with a dictionary, `numbered` columns of numbers or days.
         """
         ...
 
@@ -77,6 +77,7 @@ class BlockTable(Protocol):
         *,
         batch_bytes: int,
         labels: Collection[str] = (),
+        numbered: Collection[str] = (),
     ) -> Iterator[pa.RecordBatch]:
         """All blocks of a bundle, as few batches as fit."""
         ...
@@ -173,13 +174,15 @@ class _File:
             return None
         arrays = []
         try:
-            with self.path.open("rb", buffering=0) as file:
+            file = os.open(self.path, os.O_RDONLY)
+            try:
                 for column in columns:
-                    data = os.pread(file.fileno(), column.stored, column.offset)
-                    array = read_numbered(data, column)
+                    array = read_numbered(os.pread(file, column.stored, column.offset), column)
                     if array is None:
                         return None
                     arrays.append(array)
+            finally:
+                os.close(file)
         except (OSError, pa.ArrowException):
             return None
         return pa.RecordBatch.from_arrays(arrays, names=list(names))
@@ -249,7 +252,7 @@ class ParquetTable:
         number = self._pieces[blocks[0]].group
         group = self._groups[number]
         pieces = [(block, self._pieces[block]) for block in blocks]
-        if numbered and len(numbered) == len(names):
+        if all(name in numbered or name in labels for name in names):
             whole = self._numbered(group, tuple(names), batch_bytes)
             if whole is not None:
                 for block, piece in pieces:
@@ -270,8 +273,16 @@ class ParquetTable:
         *,
         batch_bytes: int,
         labels: Collection[str] = (),
+        numbered: Collection[str] = (),
     ) -> Iterator[pa.RecordBatch]:
-        whole = _Piece(bundle, 0, self._groups[bundle].rows)
+        group = self._groups[bundle]
+        if all(name in numbered or name in labels for name in names):
+            found = self._numbered(group, tuple(names), batch_bytes)
+            if found is not None:
+                yield found
+                self._files[group.file].check()
+                return
+        whole = _Piece(bundle, 0, group.rows)
         for _, batch in self._rows(whole, names, batch_bytes=batch_bytes, labels=labels):
             yield batch
 
@@ -374,6 +385,7 @@ class MemoryTable:
         *,
         batch_bytes: int,
         labels: Collection[str] = (),
+        numbered: Collection[str] = (),
     ) -> Iterator[pa.RecordBatch]:
         for _, batch in self.read([bundle], names, batch_bytes=batch_bytes):
             yield batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from copy import copy
@@ -17,6 +17,7 @@ from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.partials.block import BlockAggregator
 from watersmeet.aggregates.partials.gathering import Gathering, Piece, make_key_sums
 from watersmeet.aggregates.partials.key_sums import KeySums
+from watersmeet.aggregates.partials.met_rows import MetRows
 from watersmeet.aggregates.partials.summing import Summing
 from watersmeet.aggregates.partials.totals import BlockTotals
 from watersmeet.aggregates.sampling.engine import shares
@@ -175,11 +176,12 @@ class ThreadEngine(_Threads):
         self._meeting = BlockAggregator(question, sampled=plan.sampled)
         self._kept = _Kept(self._make, nbytes=allowance.entries // 2)
         self._complete: KeySums | None = None
+        self._looks_end = True
         self._leftovers = threading.local()
         if allowance.limit >= _MUCH:
             keep_a_little()
         self._labels = tuple(question.labels(side) for side in Side)
-        self._numbered = question.numbered(plan.sampled)
+        self._numbered = tuple(question.numbered(side) for side in Side)
         other = tables[plan.other]
         self._bundles = list(
             dict.fromkeys(map(other.bundle, range(len(described[plan.other].blocks))))
@@ -192,14 +194,22 @@ class ThreadEngine(_Threads):
         entries = 0 if self._complete is None else self._complete.nbytes
         most = self._allowance.groups(entries)
         summing = Summing(self._question, most=most, apart=not look.last)
+        blocks = look.blocks[self._plan.sampled]
+        self._kept.last_uses = None
+        if look.last and self._looks_end and self._plan.needs is not None:
+            self._kept.last_uses = Counter(
+                bundle for block in blocks for bundle in self._needed(block)
+            )
         self._map(
             lambda share: self._share(share, summing, sketched=not look.last),
-            self._shares(look.blocks[self._plan.sampled]),
+            self._shares(blocks),
         )
         return summing.totals()
 
     def narrowed(self, question: ResolvedQuestion) -> Self:
         engine = copy(self)
+        # What it reads last, others may read after it.
+        engine._looks_end = False
         engine._question = question
         engine._meeting = BlockAggregator(question, sampled=self._plan.sampled)
         return engine
@@ -217,25 +227,36 @@ class ThreadEngine(_Threads):
         sampled = self._plan.sampled
         table, sizes = self._tables[sampled], self._blocks[sampled]
         leftovers = self._leftovers_here()
+        met = MetRows(self._meeting, nbytes=self._allowance.batch_bytes)
         for _, bundle in groupby(blocks, key=table.bundle):
             rows = table.read(
                 sorted(bundle),
                 self._question.names(sampled),
                 batch_bytes=self._allowance.batch_bytes,
                 labels=self._labels[sampled],
-                numbered=self._numbered,
+                numbered=self._numbered[sampled],
             )
             for block, batches in groupby(rows, key=lambda read: read[0]):
                 self._check()
+                entries = self._entries(block)
+                if not sketched and met.suits(entries):
+                    for _, batch in batches:
+                        # The arrays of one batch after the other are of the same size, so there
+                        # is little to hand back but what rows that met leave behind.
+                        leftovers.passed(met.add(batch, entries, block=block))
+                        if met.enough:
+                            _add(met.totals(), summing)
+                    continue
                 summing.add(
                     self._meeting.totals(
                         leftovers.behind(batch for _, batch in batches),
-                        self._entries(block),
+                        entries,
                         block=block,
                         rows=sizes[block].rows,
                         sketched=sketched,
                     )
                 )
+        _add(met.totals(), summing)
 
     def _leftovers_here(self) -> Leftovers:
         """Those of this thread, whatever it has done before."""
@@ -247,11 +268,13 @@ class ThreadEngine(_Threads):
     def _entries(self, block: int) -> Sequence[KeySums]:
         if self._complete is not None:
             return [self._complete]
+        return [self._kept.get(bundle) for bundle in self._needed(block)]
+
+    def _needed(self, block: int) -> Iterable[int]:
+        """Footers speak of whole row groups: who needs a piece of one needs all of it."""
         assert self._plan.needs is not None
-        # Footers speak of whole row groups: who needs a piece of one needs all of it.
         table = self._tables[self._plan.other]
-        bundles = dict.fromkeys(map(table.bundle, self._plan.needs[block]))
-        return [self._kept.get(bundle) for bundle in bundles]
+        return dict.fromkeys(map(table.bundle, self._plan.needs[block]))
 
     def _make(self, bundle: int) -> KeySums:
         return make_key_sums(
@@ -287,12 +310,18 @@ class ThreadEngine(_Threads):
             self._question.names(other),
             batch_bytes=self._allowance.batch_bytes,
             labels=self._labels[other],
+            numbered=self._numbered[other],
         )
 
     def close(self) -> None:
         super().close()
         self._complete = None
         self._kept.clear()
+
+
+def _add(totals: BlockTotals | None, summing: Summing) -> None:
+    if totals is not None:
+        summing.add(totals)
 
 
 class _Cancelled(WatersmeetError):
@@ -302,7 +331,8 @@ class _Cancelled(WatersmeetError):
 
 class _Kept:
     """Results of a function, each made once though several threads ask, and kept for later looks:
-    the latest of them, in so many bytes."""
+    the latest of them, in so many bytes. After `last_uses` of a number its result is let go: what
+    the next one needs is in memory that the system need not clear first."""
 
     def __init__(self, make: Callable[[int], KeySums], *, nbytes: int) -> None:
         self._make = make
@@ -311,6 +341,7 @@ class _Kept:
         self._results: OrderedDict[int, Future[KeySums]] = OrderedDict()
         self._sizes: dict[int, int] = {}
         self._held = 0
+        self.last_uses: dict[int, int] | None = None
 
     def get(self, number: int) -> KeySums:
         with self._lock:
@@ -320,6 +351,7 @@ class _Kept:
                 future = self._results[number] = Future()
             else:
                 self._results.move_to_end(number)
+            self._count_use(number)
         if mine:
             try:
                 made = self._make(number)
@@ -332,9 +364,18 @@ class _Kept:
                 self._count(number, made.nbytes)
         return future.result()
 
+    def _count_use(self, number: int) -> None:
+        if self.last_uses is not None and number in self.last_uses:
+            self.last_uses[number] -= 1
+            if self.last_uses[number] <= 0:
+                del self._results[number]
+                self._held -= self._sizes.pop(number, 0)
+
     def _count(self, number: int, nbytes: int) -> None:
         """Let go of the oldest that are made, until the others fit."""
         with self._lock:
+            if number not in self._results:
+                return
             self._sizes[number] = nbytes
             self._held += nbytes
             if self._held <= self._nbytes:

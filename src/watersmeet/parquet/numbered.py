@@ -3,7 +3,8 @@
 Arrow's reader gives text like this, and puts the value of every row in place where it reads
 numbers. Who needs some of the rows, or compares values, has less to do with the numbers of values
 in the file's dictionary: of a key, those of the dictionary are looked up and not those of all rows.
-Pages are decompressed by Arrow. Whatever is not as most writers write it is left to Arrow's reader.
+Pages of Snappy and pages that are not compressed are read in one call without Python's lock, others
+are decompressed by Arrow first. Whatever is not as most writers write it is left to Arrow's reader.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ _STORED: dict[str, np.dtype[Any]] = {
 }
 # Pages of a chunk; one of more is left to Arrow.
 _MOST_PAGES = 1024
-# How Arrow says what a page's levels are: so many bytes for their length.
-_LENGTH_BYTES = 4
-_EMPTY: NDArray[np.int32] = np.empty(0, np.int32)
+_SNAPPY = "snappy"
+_TEXTS = (pa.string(), pa.binary())
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+_NUMBER_BYTES = 4
+Table = NDArray[np.int64]
+"""Pages, each a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,8 @@ class StoredColumn:
     nbytes: int
     rows: int
     codec: str | None
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any] | None
+    """Of the values in the file; None of texts."""
     kind: pa.DataType
     """Of the values in memory."""
     nullable: bool
@@ -63,9 +68,7 @@ class StoredColumn:
         dtype = _STORED.get(column.physical_type)
         described = metadata.schema.column(place)
         if (
-            dtype is None
-            or dtype.itemsize * 8 > wanted.bit_width
-            or (dtype.itemsize * 8 < wanted.bit_width and not pt.is_decimal(wanted))
+            not _agree(column.physical_type, wanted)
             or not column.has_dictionary_page
             or column.compression not in _CODECS
             or column.file_path
@@ -92,11 +95,17 @@ class StoredColumn:
     @property
     def needed(self) -> int:
         """Bytes that reading it takes: as stored, as decompressed, and the numbers."""
-        return self.stored + self.nbytes + _EMPTY.itemsize * self.rows
+        return self.stored + self.nbytes + _NUMBER_BYTES * self.rows
 
 
-def can_be_numbered(kind: pa.DataType) -> bool:
-    return _in_memory(kind) is not None
+def _agree(physical: str, wanted: pa.DataType) -> bool:
+    """Whether values of a type in memory are made of those of a type in the file."""
+    if wanted in _TEXTS:
+        return physical == "BYTE_ARRAY"
+    if physical not in _STORED:
+        return False
+    bits = _STORED[physical].itemsize * 8
+    return bool(bits == wanted.bit_width or (bits < wanted.bit_width and pt.is_decimal(wanted)))
 
 
 @lru_cache
@@ -104,80 +113,79 @@ def _in_memory(kind: pa.DataType) -> pa.DataType | None:
     """The type of values that have the bytes of the file; None of others."""
     if pt.is_decimal128(kind):
         return pa.decimal64(kind.precision, kind.scale) if kind.precision <= 18 else None
-    same = (pa.int32(), pa.int64(), pa.date32(), pa.float64())
+    if kind in _VIEWS:
+        return _VIEWS[kind]
+    same = (pa.int32(), pa.int64(), pa.date32(), pa.float64(), *_TEXTS)
     return kind if kind in same else None
 
 
 def read_numbered(data: bytes, column: StoredColumn) -> pa.DictionaryArray | None:
     """A column from its bytes; None if they are not all numbers of values in a dictionary."""
-    raw = np.frombuffer(data, np.uint8)
-    found = np.empty((_MOST_PAGES, 6), np.int64)
+    raw: NDArray[np.uint8] = np.frombuffer(data, np.uint8)
+    found: Table = np.empty((_MOST_PAGES, 6), np.int64)
     count = pages.find_pages(raw, found)
-    if count <= 0 or found[:count, 3].sum() > column.nbytes:
+    if count <= 0 or not _as_expected(found[:count], column):
         return None
-    values: NDArray[Any] | None = None
+    found = found[:count]
+    if column.codec not in (None, _SNAPPY):
+        raw, found = _inflated(data, found, pa.Codec(column.codec))
+    dictionary = np.empty(found[0, 3], np.uint8)
     places = np.empty(column.rows, np.int32)
-    codec = None if column.codec is None else pa.Codec(column.codec)
-    source = pa.py_buffer(data)
-    done = 0
-    for kind, first, stored, nbytes, number, encoding in found[:count].tolist():
-        if not nbytes:
-            return None
-        page = source.slice(first, stored)
-        if kind == _DICTIONARY_PAGE:
-            if values is not None or encoding not in (_PLAIN, _PLAIN_DICTIONARY):
-                return None
-            values = _values(_plain(page, nbytes, codec), column.dtype, number)
-        elif kind == _DATA_PAGE and encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY):
-            if values is None or done + number > column.rows:
-                return None
-            numbers = np.frombuffer(_plain(page, nbytes, codec), np.uint8)
-            if column.nullable:
-                levels = _all_there(numbers, number)
-                if levels is None:
-                    return None
-                numbers = numbers[levels:]
-            most = pages.unpack(numbers, places[done : done + number])
-            if number and not 0 <= most < len(values):
-                return None
-            done += number
-        else:
-            return None
-    if values is None or done != column.rows:
+    is_snappy, distinct = column.codec == _SNAPPY, int(found[0, 4])
+    if not pages.read_pages(raw, found, is_snappy, column.nullable, distinct, dictionary, places):
+        return None
+    values = _values(dictionary, column, distinct)
+    if values is None:
         return None
     return pa.DictionaryArray.from_arrays(
         pa.Array.from_buffers(pa.int32(), len(places), [None, pa.py_buffer(places)]),
-        _as(values, column.kind),
+        values,
         safe=False,
     )
 
 
-def _plain(page: pa.Buffer, nbytes: int, codec: Any) -> pa.Buffer:
-    return page if codec is None else codec.decompress(page, nbytes)
+def _as_expected(found: Table, column: StoredColumn) -> bool:
+    """A dictionary first, then numbers of its values for all rows, and no more bytes than the
+    footer says."""
+    (kind, _, _, nbytes, distinct, encoding), *others = found.tolist()
+    width = 0 if column.dtype is None else column.dtype.itemsize
+    return (
+        kind == _DICTIONARY_PAGE
+        and encoding in (_PLAIN, _PLAIN_DICTIONARY)
+        and nbytes > 0
+        and (not width or nbytes == width * distinct)
+        and all(
+            kind == _DATA_PAGE and encoding in (_PLAIN_DICTIONARY, _RLE_DICTIONARY) and nbytes > 0
+            for kind, _, _, nbytes, _, encoding in others
+        )
+        and sum(count for *_, count, _ in others) == column.rows
+        and nbytes + sum(nbytes for _, _, _, nbytes, *_ in others) <= column.nbytes
+    )
 
 
-def _values(page: pa.Buffer, dtype: np.dtype[Any], count: int) -> NDArray[Any] | None:
-    return np.frombuffer(page, dtype) if page.size == dtype.itemsize * count else None
+def _inflated(data: bytes, found: Table, codec: Any) -> tuple[NDArray[np.uint8], Table]:
+    """All pages as they were before they were compressed, by Arrow, and where each is then."""
+    source = pa.py_buffer(data)
+    table = found.copy()
+    table[:, 2] = table[:, 3]
+    table[1:, 1] = np.cumsum(table[:-1, 3])
+    table[0, 1] = 0
+    out = np.empty(table[:, 3].sum(), np.uint8)
+    for (_, first, stored, nbytes, *_), start in zip(found.tolist(), table[:, 1], strict=True):
+        page = codec.decompress(source.slice(first, stored), nbytes)
+        out[start : start + nbytes] = np.frombuffer(page, np.uint8)
+    return out, table
 
 
-def _all_there(page: NDArray[np.uint8], rows: int) -> int | None:
-    """Where the numbers of a page begin behind what says that no row is null; None if it does not
-    say so in one run."""
-    length = int.from_bytes(page[:_LENGTH_BYTES].tobytes(), "little")
-    levels = page[_LENGTH_BYTES : _LENGTH_BYTES + length].tobytes()
-    head = shift = 0
-    for place, byte in enumerate(levels):
-        head |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            one_run = not head & 1 and head >> 1 >= rows
-            if not one_run or levels[place + 1 : place + 2] != b"\x01":
-                return None
-            return _LENGTH_BYTES + length
-    return None
-
-
-def _as(values: NDArray[Any], kind: pa.DataType) -> pa.Array:
-    if values.itemsize * 8 < kind.bit_width:
+def _values(page: NDArray[np.uint8], column: StoredColumn, count: int) -> pa.Array | None:
+    """The values of a dictionary."""
+    if column.dtype is None:
+        ends, texts = np.empty(count + 1, np.int32), np.empty(len(page), np.uint8)
+        if not pages.split_texts(page, ends, texts):
+            return None
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(texts)]
+        return pa.Array.from_buffers(column.kind, count, buffers)
+    values = page.view(column.dtype)
+    if values.itemsize * 8 < column.kind.bit_width:
         values = values.astype(np.int64)
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])
+    return pa.Array.from_buffers(column.kind, count, [None, pa.py_buffer(values)])

@@ -16,6 +16,7 @@ from watersmeet.estimators.quantities import Quantity
 from watersmeet.expressions.expression import Expression
 from watersmeet.expressions.factors import factored
 from watersmeet.expressions.nodes import Logic, Node
+from watersmeet.expressions.promotion import is_number
 from watersmeet.expressions.scope import Scope
 from watersmeet.model import JoinType, Side
 from watersmeet.rows.on import near_of
@@ -202,15 +203,31 @@ class ResolvedQuestion:
         return not self.needs_pairs and join.codes_decide and join.inputs[side] == join.stored(side)
 
     def numbered(self, side: Side) -> frozenset[str]:
-        """Columns that are a key or part of an expression, and nothing else. They may come as
-        numbers of values in a dictionary, as files have them."""
+        """Columns of numbers and days that are a key, part of an expression, or of a condition that
+        looks at one column at a time. They may come as numbers of values in a dictionary, as files
+        have them."""
         if not self._takes_numbers(side):
             return frozenset()
         used = {group.column for group in self.aggregates.groups if side is group.side}
         used |= {pair[side] for pair in self.keys} if len(self.keys) > 1 else set()
-        condition = self.sides[side]
-        used |= set() if condition is None else set(condition.columns(side))
-        return frozenset(self.names(side)) - used
+        for part in self.conjuncts(side):
+            columns = part.columns(side)
+            used |= set(columns) if len(columns) > 1 else set()
+        schema = self.schemas[side]
+        return frozenset(
+            field.name for field in schema if field.name not in used and _is_counted(field.type)
+        )
+
+    def conjuncts(self, side: Side) -> tuple[Expression, ...]:
+        """Conditions on one side's rows that all must hold."""
+        return self._conjuncts[side]
+
+    @cached_property
+    def _conjuncts(self) -> tuple[tuple[Expression, ...], ...]:
+        return tuple(
+            () if condition is None else tuple(map(Expression, _conjuncts(condition.tree)))
+            for condition in self.sides
+        )
 
     def labels(self, side: Side) -> frozenset[str]:
         """Columns of text of which only the group of each row is asked. They may come as numbers
@@ -252,7 +269,11 @@ class ResolvedQuestion:
         return {name: value for name, value in vars(self).items() if name not in _DERIVED}
 
 
-_DERIVED = ("join", "factors", "needs_pairs", "spreads")
+_DERIVED = ("join", "factors", "needs_pairs", "spreads", "_conjuncts")
+
+
+def _is_counted(kind: pa.DataType) -> bool:
+    return bool(is_number(kind) or pt.is_date(kind))
 
 
 def _is_text(question: ResolvedQuestion, group: GroupColumn) -> bool:

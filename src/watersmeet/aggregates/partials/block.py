@@ -20,7 +20,7 @@ from watersmeet.aggregates.partials.key_sums import (
     holds,
     kept,
 )
-from watersmeet.aggregates.partials.keys import RowKeys
+from watersmeet.aggregates.partials.keys import DenseIndex, RowKeys
 from watersmeet.aggregates.partials.sums import Sums
 from watersmeet.aggregates.partials.totals import (
     BlockTotals,
@@ -47,6 +47,7 @@ Longs = NDArray[np.int64]
 
 # Groups that are possible for each pair; with more, those that are here are found by sorting.
 _SPARSE = 4
+_NO_ROWS = pa.RecordBatch.from_arrays([], names=[])
 # Of a batch, so much fewer rows are taken out before anything is computed of them.
 _FEW_OF = 3
 
@@ -80,7 +81,7 @@ class BlockAggregator:
         for batch in batches:
             batch = kept(batch, self.question, self.sampled)
             if len(batch):
-                passing = _Batch(self, batch, notes)
+                passing = _Batch(self, RowKeys.of(self.question.join, self.sampled, batch), notes)
                 others = entries(batch) if callable(entries) else entries
                 parts += passing.met(others)
                 met = max(met, passing.partners)
@@ -91,17 +92,39 @@ class BlockAggregator:
             there = max((each.partners for each in entries), default=1)
         return BlockTotals(block, rows, together(parts, self.question), traits, (met, there))
 
+    def added_up(
+        self,
+        factors: Sequence[Numbers | None] | None,
+        groups: Groups,
+        found: Positions,
+        *,
+        block: int,
+        rows: int,
+    ) -> BlockTotals:
+        """Totals of pairs whose factors are known, and the group of each, which is the other
+        side's; None of no pair. They are of several blocks, with so many rows."""
+        notes = [ValueStats(sketched=False) for _ in self.question.aggregates.expressions]
+        parts = []
+        if factors is not None:
+            none = RowKeys(_NO_ROWS, np.empty(0, np.uint64), None, plain=True)
+            nobody = tuple(None for _ in self.question.factors)
+            index = DenseIndex(np.uint64(0), np.empty(0, np.int32), groups.count)
+            entries = KeySums(index, None, None, groups, nobody, None)
+            parts = [_Batch(self, none, notes)._part(_Pairs(None, entries, found), factors)]
+        traits = tuple(note.traits() for note in notes)
+        return BlockTotals(block, rows, together(parts, self.question), traits)
+
 
 class _Batch:
     """One batch on its way past the entries."""
 
     def __init__(
-        self, meeting: BlockAggregator, batch: pa.RecordBatch, notes: Sequence[ValueStats]
+        self, meeting: BlockAggregator, keys: RowKeys, notes: Sequence[ValueStats]
     ) -> None:
         self._meeting = meeting
-        self._question = question = meeting.question
-        self._side = side = meeting.sampled
-        self._keys = RowKeys.of(question.join, side, batch)
+        self._question = meeting.question
+        self._side = meeting.sampled
+        self._keys = keys
         self._rows = self._keys.rows
         self._valid = self._keys.valid
         self._groups = Groups.of([self._rows.column(name) for name in meeting.mine])
@@ -211,24 +234,26 @@ class _Batch:
         return mine | {name: values.take(found) for name, values in theirs.items()}
 
     def _part(self, pairs: _Pairs, factors: Sequence[Numbers | None]) -> GroupTotals:
-        codes, groups, size = self._codes(pairs)
+        codes, groups, counts = self._codes(pairs)
+        size = len(counts)
         weights = pairs.weights
         self.partners = max(self.partners, pairs.partners)
-        if codes is None:
-            total = np.array([len(pairs) if weights is None else weights.sum()], np.int64)
-        elif weights is None:
-            total = np.bincount(codes, minlength=size)
+        if weights is None:
+            total = counts
+        elif codes is None:
+            total = np.array([weights.sum()], np.int64)
         else:
             total = np.bincount(codes, weights, minlength=size).astype(np.int64)
-        rows = pairs.rows_in(codes, size)
+        rows = pairs.rows_in(codes, counts)
         sums = tuple(
-            self._sum(number, pairs, factors[number], codes, size)
+            self._sum(number, pairs, factors[number], codes, counts)
             for number in range(len(self._question.aggregates.expressions))
         )
         return GroupTotals(groups, total, rows, sums)
 
-    def _codes(self, pairs: _Pairs) -> tuple[Positions | None, tuple[pa.Array, ...], int]:
-        """A number for the group of each pair, and what the numbers stand for."""
+    def _codes(self, pairs: _Pairs) -> tuple[Positions | None, tuple[pa.Array, ...], Longs]:
+        """A number for the group of each pair, what the numbers stand for, and how many pairs have
+        each."""
         mine = self._groups.codes
         if mine is not None and pairs.rows is not None:
             mine = mine[pairs.rows]
@@ -236,7 +261,10 @@ class _Batch:
         codes = theirs if mine is None else mine
         if mine is not None and theirs is not None:
             codes = mine * others.count + theirs
-        both, codes = _present(codes, self._groups.count * others.count)
+        if codes is None:
+            both, counts = np.arange(1), np.array([len(pairs)], np.int64)
+        else:
+            both, codes, counts = _present(codes, self._groups.count * others.count)
         columns = [
             *(values.take(pa.array(both // others.count)) for values in self._groups.values),
             *(values.take(pa.array(both % others.count)) for values in others.values),
@@ -248,7 +276,7 @@ class _Batch:
                 self._meeting.places, self._question.aggregates.groups, strict=True
             )
         )
-        return codes, groups, len(both)
+        return codes, groups, counts
 
     def _other_groups(self, pairs: _Pairs) -> tuple[Positions | None, Groups]:
         if pairs.entries is None:
@@ -263,8 +291,9 @@ class _Batch:
 
     def _sum(
         self, number: int, pairs: _Pairs, mine: Numbers | None,
-        codes: Positions | None, size: int,
+        codes: Positions | None, counts: Longs,
     ) -> Sums:  # fmt: skip
+        size = len(counts)
         factors = self._question.factors[number]
         factor = None if pairs.entries is None else pairs.entries.factors[number]
         if factors is None or (factor is None and factors[self._side.other] is not None):
@@ -274,7 +303,9 @@ class _Batch:
             assert mine is not None
             self._notes[number].take(mine)
             spread = self._question.spreads[number]
-            sums = Sums.of(mine, codes, groups=size, weights=pairs.weights, spread=spread)
+            sums = Sums.of(
+                mine, codes, groups=size, weights=pairs.weights, spread=spread, rows=counts
+            )
             return self._with_ends(number, sums, mine, codes, size)
         return self._product(number, mine, factor, pairs, codes, size)
 
@@ -321,17 +352,16 @@ class _Batch:
             within(multiplied(mine, extreme.taken(pairs.found)), kind, active=None)
 
 
-def _present(codes: Positions | None, size: int) -> tuple[Positions, Positions | None]:
-    """Of `size` groups that two sides could make, those that pairs are in, numbered anew."""
-    if codes is None:
-        return np.arange(size), None
+def _present(codes: Positions, size: int) -> tuple[Positions, Positions, Longs]:
+    """Of `size` groups that two sides could make, those that pairs are in, numbered anew; and how
+    many pairs are in each."""
     if size > _SPARSE * len(codes):
-        both, codes = np.unique(codes, return_inverse=True)
-        return both, codes
-    here = np.bincount(codes, minlength=size) > 0
+        return np.unique(codes, return_inverse=True, return_counts=True)
+    counts = np.bincount(codes, minlength=size)
+    here = counts > 0
     if here.all():
-        return np.arange(size), codes
-    return np.flatnonzero(here), (np.cumsum(here) - 1)[codes]
+        return np.arange(size), codes, counts
+    return np.flatnonzero(here), (np.cumsum(here) - 1)[codes], counts[here]
 
 
 @dataclass(frozen=True)
@@ -345,12 +375,14 @@ class _Pairs:
     def __len__(self) -> int:
         return len(self.found)
 
-    def rows_in(self, codes: Positions | None, size: int) -> Longs:
-        """Rows of each group, each counted once however many partners it has there."""
+    def rows_in(self, codes: Positions | None, counts: Longs) -> Longs:
+        """Rows of each group, each counted once however many partners it has there; `counts` are
+        pairs."""
         entries = self.entries
         if entries is None or entries.starts is None or entries.weights is not None:
-            return np.array([len(self)]) if codes is None else np.bincount(codes, minlength=size)
+            return counts
         assert self.rows is not None
+        size = len(counts)
         of = self.rows * size if codes is None else self.rows * size + codes
         return np.bincount(np.unique(of) % size, minlength=size)
 

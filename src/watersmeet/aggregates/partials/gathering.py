@@ -137,7 +137,7 @@ class Gathering:
         groups, is_common = self._common(groups)
         own = 0 if is_common else 2 * sum(column.nbytes for column in groups.values)
         self._count(len(rows), own, values, rows)
-        return Piece(keys.codes, groups, is_common, values, rows if self._seen else None)
+        return Piece(keys.of_rows, groups, is_common, values, rows if self._seen else None)
 
     def _common(self, groups: Groups) -> tuple[Groups, bool]:
         """Numbers that all pieces share, as long as there are few: long texts are there once."""

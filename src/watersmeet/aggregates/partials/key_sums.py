@@ -8,20 +8,22 @@ expression or a condition looks at both rows at once does each row stay an entry
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as pt
 from numpy.typing import NDArray
 
 from watersmeet.aggregates.allowance import MOST_PAIRS
 from watersmeet.aggregates.ask.question import ResolvedQuestion
 from watersmeet.aggregates.partials.groups import Groups
 from watersmeet.aggregates.partials.keys import Index, RowKeys
-from watersmeet.expressions.numbers import Bounds, Mask, Numbers
+from watersmeet.expressions.numbers import ArithmeticFailed, Bounds, Mask, Numbers
 from watersmeet.model import Side
+from watersmeet.rows.dictionaries import taken
 
 Positions = NDArray[np.int64]
 
@@ -152,9 +154,20 @@ def factor_values(
     if only is not None:
         known = [factors[side] for factors in question.factors if factors is not None]
         needed = {name for each in known if each is not None for name in each.columns(side)}
-        index = pa.array(only)
-        columns = {key: columns[key].take(index) for key in columns if key[1] in needed}
+        columns = {key: taken(columns[key], only) for key in columns if key[1] in needed}
     count = len(rows) if only is None else len(only)
+    return factors_of(columns, count, question, side, active=active)
+
+
+def factors_of(
+    columns: Mapping[tuple[Side, str], pa.Array],
+    count: int,
+    question: ResolvedQuestion,
+    side: Side,
+    *,
+    active: Mask | None = None,
+) -> list[Numbers | None]:
+    """The same from columns of so many rows."""
     values: list[Numbers | None] = []
     for factors in question.factors:
         factor = None if factors is None else factors[side]
@@ -175,8 +188,35 @@ def kept(batch: pa.RecordBatch, question: ResolvedQuestion, side: Side) -> pa.Re
     condition = question.sides[side]
     if condition is None or not len(batch):
         return batch
-    mask = condition.holds(columns_of(batch, question, side), len(batch))
+    columns = columns_of(batch, question, side)
+    found = _held_by_values(columns, question, side)
+    mask = condition.holds(columns, len(batch)) if found is None else pa.array(found)
     return batch if mask.true_count == len(batch) else batch.filter(mask)
+
+
+def _held_by_values(
+    columns: Mapping[tuple[Side, str], pa.Array], question: ResolvedQuestion, side: Side
+) -> Mask | None:
+    """The rows for which a condition holds, found by looking at each value of dictionaries once;
+    None if it is to be asked of each row."""
+    found: Mask | None = None
+    for part in question.conjuncts(side):
+        names = part.columns(side)
+        column = columns[side, names[0]] if len(names) == 1 else None
+        if column is None or not pt.is_dictionary(column.type):
+            return None
+        values = column.dictionary
+        if column.null_count or len(values) > len(column):
+            return None
+        try:
+            truth = part.holds({(side, names[0]): values}, len(values))
+        except ArithmeticFailed:
+            # Perhaps for a value that no row has, or that another part of the condition drops.
+            return None
+        known = truth.fill_null(False).to_numpy(zero_copy_only=False)
+        here = known[column.indices.to_numpy()]
+        found = here if found is None else found & here
+    return found
 
 
 def holds(truth: Numbers) -> NDArray[np.bool_]:

@@ -73,6 +73,11 @@ class RowKeys:
         rows = self.rows.filter(pa.array(self.valid))
         return RowKeys(rows, self.codes[self.valid], None, self.plain)
 
+    @property
+    def of_rows(self) -> Codes:
+        """The code of each row."""
+        return self.codes if self.places is None else self.codes[self.places]
+
     @cached_property
     def hashes(self) -> Codes:
         return hash_codes(self.codes) if self.plain else self.codes

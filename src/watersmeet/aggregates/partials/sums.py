@@ -49,10 +49,12 @@ class Sums:
         groups: int = 1,
         weights: Longs | None = None,
         spread: bool = False,
+        rows: Longs | None = None,
     ) -> Sums:
         """Sums by `codes`, the group of each row, all below `groups`; None: there is one group.
 
-        `weights` are not negative: how many partners a row has. With `spread`, squares too.
+        `weights` are not negative: how many partners a row has. With `spread`, squares too. `rows`
+        are those of each group, if they have been counted.
 
         >>> sums = Sums.of(Numbers(np.array([125, 250, -25]), None, 2, (-25, 250)),
         ...                np.array([0, 1, 0]), groups=2, weights=np.array([2, 1, 1]))
@@ -60,8 +62,10 @@ class Sums:
         ([3, 1], [225, 250], [2.25, 2.5])
         """
         codes = _NO_LONGS if codes is None else np.ascontiguousarray(codes, np.int64)
+        if weights is not None or numbers.valid is not None:
+            rows = None
         weights = _NO_LONGS if weights is None else np.ascontiguousarray(weights, np.int64)
-        count = _count(numbers, codes, weights, groups)
+        count = _count(numbers, codes, weights, groups) if rows is None else rows
         if numbers.exact:
             found = cls(count, _exact(numbers, codes, weights, groups))
         else:
