@@ -57,6 +57,7 @@ def test_a_run_with_available_now_ends_with_nothing_owed(spilling: Streams) -> N
     assert wm.stream_metrics(spilling.path / "state")[-1]["batch"] == before
 
 
+@pytest.mark.slow
 def test_the_trigger_once_ends_with_nothing_owed(spilling: Streams) -> None:
     spilling.start(trigger={"once": True}).awaitTermination()
     assert spilling.output() == spilling.expected()

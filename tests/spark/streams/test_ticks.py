@@ -18,6 +18,7 @@ from watersmeet.spark.microbatches.wire import Tags
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_with_available_now_the_query_ends_after_several_batches(streams: Streams) -> None:
     assert streams.run(ticks="10 milliseconds") == streams.expected()
     assert [record["batch"] for record in stream_metrics(streams.path / "state")] == [0, 1, 2, 3]
