@@ -18,6 +18,7 @@ from benchmarks.spark_claims import early_claim, total_claim
 from benchmarks.spark_measured import Run, SparkMeasured
 from benchmarks.spark_outside import CORES, SparkProcess
 
+_WARMING = 1_000_000
 SPARK, WAVES, WHOLE, CAPPED = "Spark's own join", "ours, by waves", "ours, whole", "ours, capped"
 PARTITIONS = 8
 SPARK_FEW = f"{SPARK}, {PARTITIONS} partitions"
@@ -109,9 +110,11 @@ def _time(measured: SparkMeasured, size: Size, relations: Relations, process: Sp
 
 def _watch(relations: Relations, scratch: Path, *, cap: int) -> Run:
     """A run by waves with so much memory, and the workers' peak."""
-    tiny = uniform(scratch / "inputs" / f"tiny-{cap}", rows=2_000, files=2)
+    # So many rows that tasks join them: smaller tables are joined by the driver, and the workers'
+    # start would be a part of what is measured.
+    few = uniform(scratch / "inputs" / f"few-{cap}", rows=_WARMING, files=2)
     with SparkProcess(scratch / "spark", look_every_s=0.05) as process:
-        process.run("waves", tiny, memory=cap)
+        process.run("waves", few, memory=cap)
         process.start_from_here()
         one = process.run("waves", relations, memory=cap, check=True)
         return replace(
