@@ -73,6 +73,7 @@ PLANS: dict[str, Callable[[Stage, Table], DataFrame]] = {
     "udf": _with_udf,
     "union": _united,
     "mixed union": _partly_csv,
+    "distinct": lambda stage, table: stage.table(table).distinct(),
     "cached": _cached,
     "given": _given,
     "range": _ranged,

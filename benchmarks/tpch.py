@@ -84,7 +84,9 @@ def run(places: Places, *, quick: bool) -> Section:
         "session. Files are in the order of keys unless shuffled. `capped` is by waves with memory "
         "for a tenth of the input's bytes in Arrow, in a session of its own; `peak` is what all "
         "Python workers together had to themselves above their idle state, seen from outside "
-        "every 50 ms, and `anonymous` leaves out mapped files.",
+        "every 50 ms, and `anonymous` leaves out mapped files. They are idle after a join of "
+        f"{_WARMING:,} rows a side in the same memory: what their allocators keep of that one is "
+        "not counted.",
         rows=[
             _row(measured, size, peer, cap=caps.get(size))
             for size in sizes
