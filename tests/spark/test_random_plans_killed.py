@@ -16,7 +16,7 @@ import pytest
 import watersmeet as wm
 from tests.spark.sql_types import texts
 from tests.spark.test_random_plans import HOWS, others, places, planned, uncached
-from tests.spark.workers import workers
+from tests.spark.workers import beside, workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,22 +33,16 @@ KILLS = 3
 def killing(spark: SparkSession, chosen: random.Random) -> Iterator[list[int]]:
     """Kill a worker, or a home, now and then while the block runs."""
     killed: list[int] = []
-    done = threading.Event()
 
-    def kill() -> None:
+    def kill(done: threading.Event) -> None:
         while len(killed) < KILLS and not done.wait(chosen.uniform(0.01, 0.2)):
             if alive := workers(spark):
                 with suppress(ProcessLookupError):
                     os.kill(one := chosen.choice(alive), signal.SIGKILL)
                     killed.append(one)
 
-    thread = threading.Thread(target=kill, daemon=True)
-    thread.start()
-    try:
+    with beside(kill):
         yield killed
-    finally:
-        done.set()
-        thread.join()
 
 
 @pytest.mark.usefixtures("in_waves", "uncached")

@@ -226,7 +226,7 @@ def test_what_footers_say_is_asked_of_each_branch(tables: Tables) -> None:
     assert known[3:] == [None, None]
     # The same numbers in wider types.
     scan = plain(tables["wide"].select("id", "k").union(tables["b"].select("id", "k")))
-    assert sorted(ranges_of(scan, "id")) == [(0, 89), (200, 299), (300, 399)]  # type: ignore[type-var]
+    assert Counter(ranges_of(scan, "id")) == Counter([(0, 89), (200, 299), (300, 399)])
     assert facts_of(scan, "k").extremes == (0.0, 6.0)
     assert ranges_of(plain(tables["a"].selectExpr("try_cast(id AS tinyint) AS t")), "t")[0] is None
     three = (
@@ -237,7 +237,7 @@ def test_what_footers_say_is_asked_of_each_branch(tables: Tables) -> None:
     )  # fmt: skip
     scan = plain(three)
     ends = ends_of(scan, "y")
-    assert sorted(ends[:2]) == [(2021, 2021), (2022, 2022)]  # type: ignore[type-var]
+    assert Counter(ends[:2]) == Counter([(2021, 2021), (2022, 2022)])
     assert ends[2:] == [None, None, None, (0, 6), (0, 6), None, None]
     assert ends_of(scan, "id")[5:] == [(7, 7), (7, 7), None, None]
     facts = facts_of(scan, "id")

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -48,19 +48,27 @@ def end_workers(spark: SparkSession) -> None:
 
 
 @contextmanager
-def watched(spark: SparkSession, *, every: float = 0.02) -> Iterator[Watched]:
-    """Look at the workers again and again while the block runs, which begins with none."""
-    end_workers(spark)
-    seen, done = Watched(), threading.Event()
-
-    def look() -> None:
-        while not done.wait(every):
-            seen.look(spark)
-
-    thread = threading.Thread(target=look, daemon=True)
+def beside(act: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Do something in a thread while the block runs; the event says that it has ended."""
+    done = threading.Event()
+    thread = threading.Thread(target=act, args=(done,), daemon=True)
     thread.start()
     try:
-        yield seen
+        yield
     finally:
         done.set()
         thread.join()
+
+
+@contextmanager
+def watched(spark: SparkSession, *, every: float = 0.02) -> Iterator[Watched]:
+    """Look at the workers again and again while the block runs, which begins with none."""
+    end_workers(spark)
+    seen = Watched()
+
+    def look(done: threading.Event) -> None:
+        while not done.wait(every):
+            seen.look(spark)
+
+    with beside(look):
+        yield seen
