@@ -15,9 +15,18 @@ if TYPE_CHECKING:
     from benchmarks.spark_peers.stage import Stage
 
 
+def _from_files(stage: Stage, table: Table, format: str) -> DataFrame:
+    """From files of this format that Spark wrote."""
+    folder = stage.settings["folders"][format][Path(table.folder).name]
+    return stage.spark.read.schema(stage.table(table).schema).format(format).load(folder)
+
+
 def _as_csv(stage: Stage, table: Table) -> DataFrame:
-    folder = stage.settings["folders"][Path(table.folder).name]
-    return stage.spark.read.schema(stage.table(table).schema).csv(folder)
+    return _from_files(stage, table, "csv")
+
+
+def _as_json(stage: Stage, table: Table) -> DataFrame:
+    return _from_files(stage, table, "json")
 
 
 def _with_udf(stage: Stage, table: Table) -> DataFrame:
@@ -70,10 +79,14 @@ def _ranged(stage: Stage, table: Table) -> DataFrame:
 PLANS: dict[str, Callable[[Stage, Table], DataFrame]] = {
     "parquet": lambda stage, table: stage.table(table),
     "csv": _as_csv,
+    "json": _as_json,
     "udf": _with_udf,
     "union": _united,
     "mixed union": _partly_csv,
     "distinct": lambda stage, table: stage.table(table).distinct(),
+    "random": lambda stage, table: stage.table(table).where("rand() >= 0").distinct(),
+    "few": lambda stage, table: _as_json(stage, table).coalesce(2),
+    "limit": lambda stage, table: stage.table(table).limit(stage.relations.rows),
     "cached": _cached,
     "given": _given,
     "range": _ranged,

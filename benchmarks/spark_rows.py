@@ -1,9 +1,10 @@
 """What `wm.join` costs beside Spark's own join where only Spark can compute the rows.
 
-2 M x 2 M rows from CSV, with a Python function, cached, and united: plans without a shuffle, which
-are computed some partitions at a time. Beside them a union that takes the file path, and rows that
-come behind a shuffle. Spark's own join is the better of two, with its own 200 shuffle partitions
-and with 8, which suit two cores.
+2 M x 2 M rows from CSV and JSON, with a Python function, cached, and united: plans without a
+shuffle, which are computed some partitions at a time. Beside them a union that takes the file path,
+rows that come behind a shuffle, and what is computed at once: a shuffle of random rows, two
+partitions, a limit. Spark's own join is the better of two, with its own 200 shuffle partitions and
+with 8, which suit two cores.
 """
 
 from __future__ import annotations
@@ -23,14 +24,18 @@ MEMORY = 1024 * MB
 PARTITIONS = 8
 PLANS = {
     "csv": "CSV files",
+    "json": "JSON files",
     "udf": "a Python function on each side",
     "cached": "cached rows",
     "union": "a union of Parquet files on each side (file path)",
     "mixed union": "a union of CSV and Parquet files on each side (row path)",
     "distinct": "distinct rows on each side (behind a shuffle)",
+    "random": "distinct rows behind a filter that draws numbers (a shuffle of random rows)",
+    "few": "JSON files in two partitions",
+    "limit": "a limit on each side",
 }
-# For what comes behind a shuffle no target was set.
-WITHOUT_TARGET = ("distinct",)
+# For what comes behind a shuffle, or is computed at once, no target was set.
+WITHOUT_TARGET = ("distinct", "random", "few", "limit")
 SPARK, SPARK_FEW, WAVES = (
     "Spark's own join",
     f"Spark's own, {PARTITIONS} partitions",
@@ -48,7 +53,10 @@ def run(places: Places, *, quick: bool) -> Section:
         expected={name: right for each in names.values() for name in each.values()}
     )
     with SparkProcess(places.scratch / "spark") as process:
-        folders = process.write(relations, places.file("csv"), format="csv", memory=MEMORY)
+        folders = {
+            format: process.write(relations, places.file(format), format=format, memory=MEMORY)
+            for format in ("csv", "json")
+        }
         for repetition in range(2 if quick else 4):
             for plan in PLANS:
                 for peer, name in names[plan].items():

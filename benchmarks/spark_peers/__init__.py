@@ -26,6 +26,7 @@ PEERS: dict[str, Peer] = {
         tables.whole_of_plan,
         many.cascade,
         many.many_waves,
+        many.many_waves_of_rows,
         many.many_whole,
         streams.our_streams,
         streams.our_streams_by_rows,
