@@ -27,7 +27,8 @@ _WRONG = {
     kernels.LONG: f"has more than {kernels.LONGEST:,} bytes",
     _ENCODING: "is not UTF-8",
 }
-_NEWLINE = 10
+# How far around a byte the ends of its line are looked for at first.
+_NEAR = 4096
 # After a text that has no value, the next batch has so many rows, and then ever more.
 _FEW_ROWS = 64
 # So many characters of a text are shown.
@@ -157,9 +158,12 @@ class _Reader:
 
     def _line_of(self, place: int) -> tuple[int, int]:
         """Where the line begins and ends that a byte is in."""
-        start, stop = place, place
-        while start and self.data[start - 1] != _NEWLINE:
-            start -= 1
-        while stop < len(self.data) and self.data[stop] != _NEWLINE:
-            stop += 1
-        return start, min(stop + 1, len(self.data))
+        reach = _NEAR
+        while True:
+            first, last = max(place - reach, 0), min(place + reach, len(self.data))
+            text = self.data[first:last].tobytes()
+            start = text.rfind(b"\n", 0, place - first)
+            stop = text.find(b"\n", place - first)
+            if (start >= 0 or not first) and (stop >= 0 or last == len(self.data)):
+                return first + start + 1, first + stop + 1 if stop >= 0 else last
+            reach *= 8
