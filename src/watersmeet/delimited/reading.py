@@ -7,8 +7,7 @@ that Spark reads, and where it stands is said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NoReturn
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -28,16 +27,16 @@ _WRONG = {
     kernels.LONG: f"has more than {kernels.LONGEST:,} bytes",
     _ENCODING: "is not UTF-8",
 }
-_NEWLINE = 10
+# How far around a byte the ends of its line are looked for at first.
+_NEAR = 4096
+# After a text that has no value, the next batch has so many rows, and then ever more.
+_FEW_ROWS = 64
 # So many characters of a text are shown.
 _SHOWN = 40
 
 
 class NotPlain(Exception):
-    """A line is not certain to have Spark's values here.
-
-    All rows before it have been given. It is `text[start:stop]`, and nothing behind it was read.
-    """
+    """A line, `text[start:stop]`, is not certain to have Spark's values here."""
 
     def __init__(self, reason: str, *, start: int, stop: int) -> None:
         super().__init__(reason)
@@ -47,26 +46,42 @@ class NotPlain(Exception):
 
 
 def columns_of(
-    text: pa.Buffer, layout: Layout, *, batch_rows: int
+    text: pa.Buffer,
+    layout: Layout,
+    *,
+    batch_rows: int,
+    refuse: Callable[[NotPlain], None] | None = None,
 ) -> Iterator[tuple[list[pa.Array], int]]:
     """Columns, those whose kind is given and in their order, and how many rows, of one batch of
     lines after the other.
 
-    `text` has whole lines; the last may lack its end. Raises NotPlain behind the rows of the lines
-    before the first that is not plain. Needs memory for the columns of a batch, and 8 bytes for
-    each of its values.
+    `text` has whole lines; the last may lack its end. When the rows of all lines before one that is
+    not plain have been given, NotPlain is raised. Or `refuse` is told of it, which may raise, and
+    the rows of the lines behind it follow: in smaller batches, so many such lines are slow.
+
+    Needs memory for the columns of a batch, and 8 bytes for each of its values.
     """
     reader = _Reader(text, layout, batch_rows)
+    rows_wanted = batch_rows
     while reader.next < len(reader.data):
-        fields = reader.cut()
+        fields = reader.cut(rows_wanted)
         columns, failed = _columns(fields, reader.kinds)
         rows = failed.row if failed else fields.rows
         if rows:
             yield columns, rows
+        rows_wanted = min(2 * rows_wanted, batch_rows)
         if failed:
-            reader.refuse_value(fields, failed)
-        if reader.wrong:
-            reader.refuse_line()
+            error = reader.value_error(fields, failed)
+            # What was cut behind it is cut again.
+            rows_wanted = min(max(2 * rows, _FEW_ROWS), batch_rows)
+        elif reader.wrong:
+            error = reader.line_error()
+        else:
+            continue
+        if refuse is None:
+            raise error
+        refuse(error)
+        reader.next = error.stop
 
 
 def _columns(fields: Fields, kinds: list[pa.DataType]) -> tuple[list[pa.Array], NoValue | None]:
@@ -96,22 +111,22 @@ class _Reader:
         self._places = np.empty((2, len(self.kinds), rows), np.int32)
         self._found = np.zeros(3, np.int64)
 
-    def cut(self) -> Fields:
-        """The fields of the next lines."""
+    def cut(self, most: int) -> Fields:
+        """The fields of the next lines, not more than so many."""
         begin = self.next
-        rows = self._cut(begin, len(self.data))
+        rows = self._cut(begin, len(self.data), most)
         if self._found[2] >= 0x80 and (end := self._first_undecodable(begin)) is not None:
-            rows = self._cut(begin, end)
+            rows = self._cut(begin, end, most)
             self.wrong = _ENCODING
         starts, sizes = self._places
         return Fields(
             self.data[begin:], starts[:, :rows], sizes[:, :rows], rows, begin, self._layout
         )
 
-    def _cut(self, begin: int, stop: int) -> int:
+    def _cut(self, begin: int, stop: int, most: int) -> int:
         starts, sizes = self._places
         tables = self._outside, self._inside, self._slots
-        rows = kernels.cut(self.data[:stop], begin, *tables, starts, sizes, self._found)
+        rows = kernels.cut(self.data[:stop], begin, most, *tables, starts, sizes, self._found)
         self.next, self.wrong = self._found[:2].tolist()
         return int(rows)
 
@@ -128,24 +143,27 @@ class _Reader:
                 return self._line_of(begin + error.start)[0]
         return None
 
-    def refuse_line(self) -> NoReturn:
+    def line_error(self) -> NotPlain:
         """Say of the next line what is wrong with it."""
         start, stop = self._line_of(self.next)
-        raise NotPlain(f"a line {_WRONG[self.wrong]}", start=start, stop=stop)
+        return NotPlain(f"a line {_WRONG[self.wrong]}", start=start, stop=stop)
 
-    def refuse_value(self, fields: Fields, failed: NoValue) -> NoReturn:
+    def value_error(self, fields: Fields, failed: NoValue) -> NotPlain:
         """Say where a text is that has no value."""
         place = fields.begin + int(fields.starts[failed.column, failed.row])
         start, stop = self._line_of(place)
         text = fields.text(failed.column, failed.row)
         shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
-        raise NotPlain(f"{shown!r} is not a plain {failed.kind}", start=start, stop=stop)
+        return NotPlain(f"{shown!r} is not a plain {failed.kind}", start=start, stop=stop)
 
     def _line_of(self, place: int) -> tuple[int, int]:
         """Where the line begins and ends that a byte is in."""
-        start, stop = place, place
-        while start and self.data[start - 1] != _NEWLINE:
-            start -= 1
-        while stop < len(self.data) and self.data[stop] != _NEWLINE:
-            stop += 1
-        return start, min(stop + 1, len(self.data))
+        reach = _NEAR
+        while True:
+            first, last = max(place - reach, 0), min(place + reach, len(self.data))
+            text = self.data[first:last].tobytes()
+            start = text.rfind(b"\n", 0, place - first)
+            stop = text.find(b"\n", place - first)
+            if (start >= 0 or not first) and (stop >= 0 or last == len(self.data)):
+                return first + start + 1, first + stop + 1 if stop >= 0 else last
+            reach *= 8

@@ -38,13 +38,23 @@ def classes(separator: int) -> tuple[np.ndarray, np.ndarray]:
 
 @njit(
     types.int64(
-        *(_BYTES, types.int64, _BYTES, _BYTES, _PLACES, _OUT_TABLE, _OUT_TABLE, _OUT_LONGS)
+        *(
+            _BYTES,
+            types.int64,
+            types.int64,
+            _BYTES,
+            _BYTES,
+            _PLACES,
+            _OUT_TABLE,
+            _OUT_TABLE,
+            _OUT_LONGS,
+        )
     ),
     cache=True,
     nogil=True,
 )
-def cut(data, at, outside, inside, slots, starts, sizes, found):
-    """Cut lines from `at` on into fields, as many as there is room for; returns how many.
+def cut(data, at, most, outside, inside, slots, starts, sizes, found):
+    """Cut lines from `at` on into fields, at most so many; returns how many there is room for.
 
     `slots` says of each field in which row of `starts` and `sizes` it is written, or -1: where it
     starts behind the first byte, and how many it has, or -1 if it is two quotes and nothing between
@@ -54,7 +64,7 @@ def cut(data, at, outside, inside, slots, starts, sizes, found):
     begin = np.int64(at)
     stop = np.int64(data.size)
     fields = slots.size
-    most = starts.shape[1]
+    most = min(most, starts.shape[1])
     row = 0
     seen = np.uint8(0)
     wrong = 0
