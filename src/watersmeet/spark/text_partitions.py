@@ -12,8 +12,8 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, groupby
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
@@ -23,14 +23,15 @@ from pyspark.sql import functions as sf
 from pyspark.sql.types import StructType
 
 from watersmeet.spark.jobs import MANY, Partitions, Record, run_over, run_tasks
+from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.relation import StagedRows
-from watersmeet.spark.scans.text import TextRange, TextScan
+from watersmeet.spark.scans.text import MARK, TextRange, TextScan
 from watersmeet.store.exchange import ExchangeDir, Sections
 
 Result = TypeVar("Result")
 Work = Callable[[Iterator[pa.RecordBatch], int], Result]
 Parsed = Mapping[TextRange, Sequence[Sections]]
-_MARK = b"\xef\xbb\xbf"
+_HEAD_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Place:
     """Tasks that Spark runs at a time."""
     storage: Callable[[], ExchangeDir]
     """Is asked for when it is needed."""
+    claimed: ExchangeDir | None = None
+    """The same, if it is there anyway."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,12 @@ class _Copy:
 
 @dataclass(frozen=True)
 class _Outcome(Generic[Result]):
-    """Of a partition: what came of it, unless it has lines that are not plain."""
+    """Of a partition: what came of it, unless it has lines that are not plain; of those that have,
+    copies, if there was a storage."""
 
     number: int
-    results: tuple[Result, ...]
+    results: tuple[Result, ...] = ()
+    copies: tuple[_Copy, ...] = ()
 
 
 class _NotAllPlain(Exception):
@@ -79,37 +84,39 @@ class TextPartitions(Generic[Result]):
         self._work = work
         self._place = place
         self._ranges = scan.cut(many)
+        self._storage = place.claimed
         self.count = len(self._ranges)
 
     def run(
         self, partitions: Sequence[int], *, what: str, told: Mapping[str, str] | None = None
     ) -> list[Result]:
         """The results of these partitions, in any order. `told` are properties that tasks see."""
-        scan, work, ranges = self._scan, self._work, self._ranges
+        scan, work, ranges, storage = self._scan, self._work, self._ranges, self._storage
 
         def attempt(number: int) -> _Outcome[Result]:
             try:
                 return _Outcome(number, (work(_plain(scan, ranges[number]), number),))
             except _NotAllPlain:
-                return _Outcome(number, ())
+                return _Outcome(number, (), _copied(scan, ranges[number], storage))
 
         outcomes = self._tasks(list(partitions), attempt, what=what, told=told)
         found = [result for outcome in outcomes for result in outcome.results]
-        refused = [outcome.number for outcome in outcomes if not outcome.results]
+        refused = [outcome for outcome in outcomes if not outcome.results]
         return found + self._again(refused, what=what, told=told) if refused else found
 
     def _again(
-        self, partitions: Sequence[int], *, what: str, told: Mapping[str, str] | None
+        self, refused: Sequence[_Outcome[Result]], *, what: str, told: Mapping[str, str] | None
     ) -> list[Result]:
         """The results of partitions that have lines that are not plain."""
         scan, work, ranges = self._scan, self._work, self._ranges
-        storage = self._place.storage()
-        parts = list(chain.from_iterable(ranges[number] for number in partitions))
-        copies = [
-            copy
-            for copy in self._tasks(parts, partial(_copied, scan, storage), what=what)
-            if copy is not None
-        ]
+        partitions = [outcome.number for outcome in refused]
+        copied = [outcome.copies for outcome in refused]
+        if self._storage is None:
+            claimed = self._storage = self._place.storage()
+            copied = self._tasks(
+                partitions, lambda number: _copied(scan, ranges[number], claimed), what=what
+            )
+        storage, copies = self._storage, list(chain.from_iterable(copied))
         self._note(copies)
         try:
             parsed = self._parsed(copies, storage, what=what)
@@ -211,32 +218,58 @@ def _with_parsed(
         yield from scan.parsed(part, storage.read_sections(parsed.get(part, ()), scan.raw))
 
 
-def _copied(scan: TextScan, storage: ExchangeDir, part: TextRange) -> _Copy | None:
-    """The lines of a range that are not plain, as a file for Spark; None if there are none."""
+def _copied(
+    scan: TextScan, ranges: Sequence[TextRange], storage: ExchangeDir | None
+) -> tuple[_Copy, ...]:
+    """The lines of each range that are not plain, as files for Spark, if there is a storage."""
+    if storage is None:
+        return ()
+    found = (_copy(scan, part, storage) for part in ranges)
+    return tuple(copy for copy in found if copy is not None)
+
+
+def _copy(scan: TextScan, part: TextRange, storage: ExchangeDir) -> _Copy | None:
+    """None if all lines of a range are plain."""
     name = storage.new_name("lines", "csv")
     out: pa.NativeFile | None = None
     lines, first = 0, ""
 
-    def copy(text: pa.Buffer, reason: str) -> None:
+    def append(text: pa.Buffer, reason: str) -> None:
         nonlocal out, lines, first
-        piece = text.to_pybytes()
-        ended = piece if piece.endswith(b"\n") else piece + b"\n"
         if out is None:
+            text = text.slice(_marks(scan.files[part.file]) if part.start == 0 else 0)
             out, first = storage.open_output(name), reason
-            # A mark of UTF-8 is none where a file does not begin with it. Empty lines are no rows.
-            if part.start or not ended.startswith(_MARK):
-                ended = b"\n" + ended
+            with storage.writing():
+                # The parser takes a mark of UTF-8 away where its first line has one.
+                out.write(scan.header)
+        ended = text.to_pybytes()
+        ended += b"" if ended.endswith(b"\n") else b"\n"
         lines += ended.count(b"\n")
         with storage.writing():
             out.write(ended)
 
-    for _ in scan.read(part, copy):
+    for _ in scan.read(part, append):
         pass
     if out is None:
         return None
     with storage.writing():
         out.close()
     return _Copy(part, name, lines, first)
+
+
+def _marks(file: DataFile) -> int:
+    """Bytes of marks of UTF-8 that Spark takes away from the first line that is not blank, which is
+    the first that is not plain if it has one: Hadoop one with which the file begins, and the parser
+    one of its first line."""
+    with Path(file.path).open("rb") as opened:
+        head = opened.read(_HEAD_BYTES)
+    begin = next((at for at, byte in enumerate(head) if byte > ord(" ")), len(head))
+    if begin and head[begin - 1 : begin] not in (b"\n", b"\r"):
+        return 0
+    marks = 0
+    while marks < (1 if begin else 2) and head.startswith(MARK, begin + marks * len(MARK)):
+        marks += 1
+    return marks * len(MARK)
 
 
 def _stored(

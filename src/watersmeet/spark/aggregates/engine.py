@@ -100,7 +100,8 @@ class _Jobs:
 
     @property
     def _place(self) -> Place:
-        return Place(self._spark, self._query, self._slots.tasks, self._exchange)
+        claimed = None if self._storage is None else self._storage.exchange
+        return Place(self._spark, self._query, self._slots.tasks, self._exchange, claimed)
 
     def _exchange(self) -> ExchangeDir:
         if self._storage is None:

@@ -23,12 +23,13 @@ from watersmeet.words import count_text, size_text
 # So much text is in memory at a time.
 _CHUNK_BYTES = 1 << 20
 _BATCH_ROWS = 1 << 16
-# Behind a line that is not plain reading begins again, and what of a batch lies behind the next
-# one is read in vain. Behind so many of them, all that is left of a chunk is left to Spark.
-_BATCH_ROWS_AGAIN = 1 << 10
+# Behind a line that is not plain, batches are small for a while. Behind so many such lines, all
+# that is left of a chunk is left to Spark.
 _MOST_REFUSED = 64
 # A smaller partition takes longer to begin than to read.
 _LEAST_BYTES = 64 * 1024
+MARK = b"\xef\xbb\xbf"
+"""Of UTF-8, before the first line of some files."""
 
 Refused = Callable[[pa.Buffer, str], None]
 """What is told of text that is not plain: whole lines, and what is wrong with the first of them."""
@@ -45,7 +46,7 @@ class TextRange:
 
 @dataclass(frozen=True)
 class SparkReader:
-    """How Spark reads lines without the header, as plain values."""
+    """How Spark reads lines that are copied behind a `header`, as plain values."""
 
     schema: str
     """In Spark's JSON. Columns are called by their places."""
@@ -123,6 +124,13 @@ class TextScan:
         return [tuple(ranges) for ranges in partitions]
 
     @property
+    def header(self) -> bytes:
+        """Of files for Spark. What it does to the first line of a file does not happen to others
+        then."""
+        names = map(column_name, range(len(self.layout.kinds)))
+        return f"{self.layout.separator.join(names)}\n".encode()
+
+    @property
     def raw(self) -> pa.Schema:
         """The columns that are read, in the order of the file. At least one: rows are counted by
         it."""
@@ -184,15 +192,16 @@ def plain_rows(
 
     Which lines are refused depends on nothing but the text.
     """
-    begin = count = 0
-    while begin < text.size:
-        rest = text.slice(begin)
-        try:
-            batch_rows = _BATCH_ROWS_AGAIN if count else _BATCH_ROWS
-            yield from columns_of(rest, layout, batch_rows=batch_rows)
-            return
-        except NotPlain as found:
-            count += 1
-            stop = rest.size if count == _MOST_REFUSED else found.stop
-            refused(rest.slice(found.start, stop - found.start), found.reason)
-            begin += stop
+    count = 0
+
+    def refuse(line: NotPlain) -> None:
+        nonlocal count
+        count += 1
+        if count == _MOST_REFUSED:
+            raise line
+        refused(text.slice(line.start, line.stop - line.start), line.reason)
+
+    try:
+        yield from columns_of(text, layout, batch_rows=_BATCH_ROWS, refuse=refuse)
+    except NotPlain as line:
+        refused(text.slice(line.start), line.reason)

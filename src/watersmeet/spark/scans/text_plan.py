@@ -25,7 +25,7 @@ from watersmeet.spark.scans.plan import (
 from watersmeet.spark.scans.pruning import matching
 from watersmeet.spark.scans.refusal import Refused
 from watersmeet.spark.scans.selection import TableColumn, inside
-from watersmeet.spark.scans.text import SparkReader, TextScan, column_name, plain_rows
+from watersmeet.spark.scans.text import MARK, SparkReader, TextScan, column_name, plain_rows
 
 # Only columns that are asked for are parsed, by Spark as by us.
 _REQUIRED_SETTINGS = WHOLE_FILES | {"spark.sql.csv.parser.columnPruning.enabled": "true"}
@@ -50,7 +50,6 @@ _DEFAULTS = {
 _KNOWN = {*_WITHOUT_EFFECT, *_DEFAULTS, *_SEPARATOR, _HEADER, _NULL, _EMPTY}
 _LEGACY_TIME = "spark.sql.legacy.timeParserPolicy"
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
-_MARK = b"\xef\xbb\xbf"
 _HEADER_BYTES, _LONGEST_HEADER = 4096, 1 << 20
 # What is looked at of so many files before all else.
 _LOOKED_AT, _LOOKED_BYTES = 3, 64 * 1024
@@ -163,7 +162,7 @@ def _begin(file: DataFile) -> int:
         text, more = b"", opened.read(_HEADER_BYTES)
         while more and len(text) < _LONGEST_HEADER:
             text += more
-            at = len(_MARK) if text.startswith(_MARK) else 0
+            at = len(MARK) if text.startswith(MARK) else 0
             while (end := text.find(b"\n", at)) >= 0:
                 line = text[at:end]
                 if b"\r" in line.removesuffix(b"\r"):
@@ -179,12 +178,12 @@ def _begin(file: DataFile) -> int:
 
 
 def _reader(fields: Sequence[StructField], options: dict[str, str]) -> SparkReader:
-    """For lines by themselves. Columns are called by their places, as a name may be any text."""
+    """For copies of lines. Columns are called by their places, as a name may be any text."""
     schema = StructType(
         [StructField(column_name(place), field.dataType) for place, field in enumerate(fields)]
     )
     kept = {name: text for name, text in options.items() if name not in HARMLESS_OPTIONS}
-    kept |= {_HEADER: "false", "inferschema": "false"}
+    kept |= {_HEADER: "true", "inferschema": "false"}
     return SparkReader(schema.json(), tuple(kept.items()))
 
 

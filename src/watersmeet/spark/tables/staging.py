@@ -49,7 +49,7 @@ def staged(
 
 
 def place_of(spark: SparkSession, plan: Plan) -> Place:
-    return Place(spark, plan.query, plan.slots.tasks, lambda: plan.storage)
+    return Place(spark, plan.query, plan.slots.tasks, lambda: plan.storage, plan.storage)
 
 
 def divided(spark: SparkSession, files: Staged, sizes: Sizes, *, plan: Plan) -> tuple[Plan, Staged]:
