@@ -95,6 +95,8 @@ class Nasty:
             place = chance.randrange(len(text) + 1)
             cut = place + chance.randrange(2)
             text = text[:place] + chance.choice(_SCRIBBLE) + text[cut:]
+            # Spark takes minutes to find that such a number is none: it computes the power of ten.
+            text = re.sub("([eE].?)[0-9]{4,}", r"\g<1>9", text)
         if roll < 0.15:
             return f'"{text}"'
         if roll < 0.16 and nasty:

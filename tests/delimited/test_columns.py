@@ -9,6 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -141,7 +142,10 @@ DAY, TRUTH = pa.date32(), pa.bool_()
         ("1583-01-01", DAY, datetime.date(1583, 1, 1)),
         ("2000-02-29", DAY, datetime.date(2000, 2, 29)),
         ("9999-12-31", DAY, datetime.date(9999, 12, 31)),
-        *((text, DAY, REFUSED) for text in ("1900-02-29", "2023-02-29", "2020-04-31")),
+        *(
+            (text, DAY, REFUSED)
+            for text in ("1800-02-29", "1900-02-29", "2023-02-29", "2020-04-31")
+        ),
         *((text, DAY, REFUSED) for text in ("2020-13-01", "2020-00-01", "2020-01-00")),
         *((text, DAY, REFUSED) for text in ("1582-12-31", "2020-1-1", "2020/01/01", "20200101")),
         *((text, DAY, REFUSED) for text in ("2020-01-01 ", "10000-01-01", "+202-01-01")),
@@ -149,6 +153,21 @@ DAY, TRUTH = pa.date32(), pa.bool_()
 )
 def test_a_text_is_a_value_or_is_refused(text: str, kind: pa.DataType, value: Any) -> None:
     assert value_of(text, kind) == value
+
+
+def test_all_days_of_four_centuries_and_no_others() -> None:
+    first, end = (np.datetime64(f"{year}-01-01").astype(int) for year in (1583, 2005))
+    numbers = np.arange(first, end)
+    days = numbers.astype("M8[D]").astype(str).tolist()
+    read = read_plain("\n".join(days).encode(), Layout((DAY,)), batch_rows=200_000)
+    assert not read.refused
+    assert (read.rows["0"].cast(pa.int32()).to_numpy() == numbers).all()
+    ends = [f"{year}-02-29" for year in range(1583, 2005)]
+    ends += [f"2003-{month:02}-{day:02}" for month in range(14) for day in (0, 29, 30, 31, 32)]
+    wrong = sorted(set(ends) - set(days))
+    read = read_plain("\n".join(wrong).encode(), Layout((DAY,)))
+    assert len(read.rows) == 0
+    assert len(read.refused) == len(wrong)
 
 
 @pytest.mark.parametrize(

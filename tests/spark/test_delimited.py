@@ -92,7 +92,8 @@ def test_what_spark_has_written_is_read_but_for_texts_with_quotes_and_odd_floats
     reasons = {reason for reason, _ in read.refused}
     assert reasons <= {
         "a line has more or fewer fields than there are columns",
-        "a line has a quoted field with a quote, a backslash, or something behind it",
+        "a line has a quote or a backslash in a quoted field, or does not end that",
+        "a line has something behind a quoted field, or a zero byte",
         "a line has a carriage return that does not end it",
     }
 
@@ -118,7 +119,7 @@ def test_what_is_read_of_random_lines_is_sparks(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_what_is_read_of_many_random_lines_is_sparks(
     spark: SparkSession, tmp_path: Path, options: tuple[str, str, str], seed: int
 ) -> None:

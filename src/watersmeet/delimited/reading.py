@@ -20,9 +20,9 @@ from watersmeet.kernels import delimited as kernels
 _ENCODING = -1
 _WRONG = {
     kernels.WIDTH: "has more or fewer fields than there are columns",
-    kernels.QUOTED: "has a quoted field with a quote, a backslash, or something behind it",
+    kernels.QUOTED: "has a quote or a backslash in a quoted field, or does not end that",
     kernels.RETURN: "has a carriage return that does not end it",
-    kernels.ZERO: "has a zero byte",
+    kernels.BEHIND: "has something behind a quoted field, or a zero byte",
     kernels.MARK: "begins with a byte order mark",
     kernels.LONG: f"has more than {kernels.LONGEST:,} bytes",
     _ENCODING: "is not UTF-8",

@@ -14,7 +14,7 @@ _OUT_LONGS = types.Array(types.int64, 1, "C")
 _OUT_TABLE = types.Array(types.int32, 2, "C")
 
 # What `cut` finds wrong with a line.
-FINE, WIDTH, QUOTED, RETURN, ZERO, MARK, LONG = range(7)
+FINE, WIDTH, QUOTED, RETURN, BEHIND, MARK, LONG = range(7)
 # A line of more bytes may be more than univocity's buffer of 1,048,576 characters.
 LONGEST = 1_000_000
 # Bytes after which a batch ends, so that offsets have 32 bits.
@@ -96,9 +96,6 @@ def cut(data, at, most, outside, inside, slots, starts, sizes, found):
                 if size == 0:
                     size = -1
                 at += 1
-                if at < stop and outside[data[at]] == _ORDINARY:
-                    wrong = QUOTED
-                    break
             else:
                 start = at
                 while at < stop and outside[data[at]] == _ORDINARY:
@@ -124,7 +121,8 @@ def cut(data, at, most, outside, inside, slots, starts, sizes, found):
                     wrong = RETURN
                 at = min(at + 1, stop)
             elif what != _ENDS:
-                wrong = ZERO
+                # A zero byte, or anything behind a quoted field.
+                wrong = BEHIND
             break
         if wrong == 0:
             if field != fields:
