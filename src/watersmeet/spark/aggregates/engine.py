@@ -77,7 +77,8 @@ class _Jobs:
         self._allowance = given.allowance
         self._slots = TaskSlots.of(given.spark)
         self._claim = given.storage
-        self._storage: RunStorage | None = None
+        # One at most, which engines that this one is narrowed to have, too.
+        self._storages: list[RunStorage] = []
         self._looks = 0
 
     def way(self, side: Side) -> str:
@@ -95,18 +96,18 @@ class _Jobs:
 
     def close(self) -> None:
         self.cancel()
-        if self._storage is not None:
-            self._storage.release()
+        for storage in self._storages:
+            storage.release()
 
     @property
     def _place(self) -> Place:
-        claimed = None if self._storage is None else self._storage.exchange
+        claimed = self._storages[0].exchange if self._storages else None
         return Place(self._spark, self._query, self._slots.tasks, self._exchange, claimed)
 
     def _exchange(self) -> ExchangeDir:
-        if self._storage is None:
-            self._storage = self._claim()
-        return self._storage.exchange
+        if not self._storages:
+            self._storages.append(self._claim())
+        return self._storages[0].exchange
 
 
 class ClusterEngine(_Jobs):
