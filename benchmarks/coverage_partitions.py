@@ -63,9 +63,9 @@ class Partitions:
             pyarrow.csv.write_csv(table, folder / "csv" / f"part-{number:04}.csv")
         right = pa.table({"k": np.arange(KEYS), "w": random.integers(1, 9, KEYS)})
         pq.write_table(right, folder / "right.parquet")
-        self.csv = spark.read.csv(
-            str(folder / "csv"), header=True, schema="k long, g int, v double"
-        )
+        # With an option that our own tasks do not know.
+        reader = spark.read.option("maxColumns", 20480)
+        self.csv = reader.csv(str(folder / "csv"), header=True, schema="k long, g int, v double")
         self.right = spark.read.parquet(str(folder / "right.parquet"))
         with self.real(0) as run:
             reading = blocks_of(run)

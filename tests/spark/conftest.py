@@ -9,6 +9,7 @@ import pytest
 def in_waves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables come in waves however small they are, as large ones do."""
     monkeypatch.setattr("watersmeet.spark.tables.opening.SMALL_BYTES", 0)
+    monkeypatch.setattr("watersmeet.spark.scans.text._LEAST_BYTES", 1)
 
 
 @pytest.fixture

@@ -9,12 +9,18 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.sql import DataFrame
 
-from watersmeet.spark.scans.relation import PlainScan, Split, StagedRows, open_relation
+from watersmeet.spark.scans.relation import PlainScan, Split, StagedRows, TextScan, open_relation
 
 
 def plain(frame: DataFrame) -> PlainScan:
     scan = open_relation(frame, argument="left")
-    assert isinstance(scan, PlainScan), scan.reason
+    assert isinstance(scan, PlainScan), scan
+    return scan
+
+
+def text_scan(frame: DataFrame) -> TextScan:
+    scan = open_relation(frame, argument="left")
+    assert isinstance(scan, TextScan), scan
     return scan
 
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.spark.scans import plain, read, refused
-from watersmeet.spark.scans.relation import StagedRows, open_relation
+from watersmeet.spark.scans.relation import PlainScan, StagedRows, open_relation
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -150,6 +150,7 @@ def kept_by_us(frame: DataFrame) -> set[int]:
         # Spark sees without reading that no row is kept, and forgets the files.
         assert scan.reason == "its rows were given in the program"
         return set()
+    assert isinstance(scan, PlainScan)
     ids: list[int] = read(scan, batch_rows=32).column("id").to_pylist()
     assert len(set(ids)) == len(ids)
     return set(ids)

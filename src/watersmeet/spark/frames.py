@@ -12,7 +12,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from watersmeet.errors import InvalidArgument
 from watersmeet.parquet.footers import Footer
-from watersmeet.spark.scans.relation import PlainScan, StagedRows
+from watersmeet.spark.scans.relation import Relation, StagedRows
 
 MOST_INSTANCES = 4096
 # A petabyte. For sources of unknown size Spark gives a number that is larger.
@@ -53,11 +53,11 @@ def parse_instances(number: Any) -> int:
     return number
 
 
-def estimated_rows(relation: PlainScan | StagedRows) -> int | None:
+def estimated_rows(relation: Relation) -> int | None:
     """The number of rows that its files say, or a guess; None if there is nothing to guess from."""
-    if isinstance(relation, PlainScan):
-        return relation.rows
-    return _guessed_rows(relation.dataframe)
+    if isinstance(relation, StagedRows):
+        return _guessed_rows(relation.dataframe)
+    return relation.rows
 
 
 def _guessed_rows(dataframe: DataFrame) -> int | None:

@@ -61,8 +61,9 @@ def run_tasks(
     at_once: int,
     query: str,
     what: str,
+    told: Mapping[str, str] | None = None,
 ) -> list[Result]:
-    """Do `work` for each task; returns the results in order.
+    """Do `work` for each task; returns the results in order. `told` are properties that tasks see.
 
     If there are many tasks, a Spark task does several of them in turn, because starting one takes
     longer than a little work; there are a few Spark tasks for each of the `at_once` that Spark runs
@@ -75,7 +76,7 @@ def run_tasks(
         settle()
         return _told((number, work(tasks[number])) for number in numbers)
 
-    with named(spark, query=query, what=what):
+    with named(spark, query=query, what=what), _told_to(spark.sparkContext, told or {}):
         count = min(len(tasks), _TASKS_EACH * at_once)
         # An RDD, because planning a DataFrame would take Spark longer than small tasks take.
         numbers = spark.sparkContext.parallelize(range(len(tasks)), count)

@@ -18,9 +18,10 @@ from watersmeet.errors import InputChanged
 from watersmeet.spark.frames import estimated_rows, row_group_bytes, source_bytes
 from watersmeet.spark.jobs import Partitions, count_partitions
 from watersmeet.spark.scans.ranges import facts_of, ranges_of
-from watersmeet.spark.scans.relation import StagedRows
+from watersmeet.spark.scans.relation import StagedRows, TextScan
 from watersmeet.spark.scans.scan import PlainScan, Split
 from watersmeet.spark.scans.selection import Selection
+from watersmeet.spark.text_partitions import Place, TextPartitions, open_partitions
 
 _MOST_ROWS = 1 << 20
 # Before it is known how wide rows are.
@@ -141,19 +142,23 @@ class PlainBlocks:
 
 @dataclass(frozen=True)
 class PartitionBlocks:
-    """Partitions of any other DataFrame, which Spark computes one by one when asked for them.
+    """Partitions of any other DataFrame, which Spark computes one by one when asked for them, or of
+    text, which tasks read.
 
     Each is computed as a whole and in a random order, and its total is one draw from the totals of
-    all: what a block of a plain scan is. `many` are asked for, `partitions` is what Spark made.
+    all: what a block of a plain scan is. `many` are asked for, `partitions` is what was made of it.
     """
 
-    relation: StagedRows
+    relation: TextScan | StagedRows
     partitions: int
     many: int
     rows: int
 
     @classmethod
-    def of(cls, relation: StagedRows) -> PartitionBlocks:
+    def of(cls, relation: TextScan | StagedRows) -> PartitionBlocks:
+        if isinstance(relation, TextScan):
+            many = _number(relation.nbytes, _PARTITION_BYTES)
+            return cls(relation, len(relation.cut(many)), many, relation.rows)
         dataframe = relation.dataframe
         many = _wanted(dataframe)
         partitions = count_partitions(dataframe, many=many)
@@ -167,10 +172,10 @@ class PartitionBlocks:
         return tuple(Block(each, each * width) for _ in range(self.partitions))
 
     def open(
-        self, work: Callable[[Iterator[pa.RecordBatch], int], Result], *, query: str, what: str
-    ) -> Partitions[Result]:
+        self, work: Callable[[Iterator[pa.RecordBatch], int], Result], place: Place, *, what: str
+    ) -> Partitions[Result] | TextPartitions[Result]:
         """The partitions that were counted, for `work` on some of them at a time."""
-        opened = Partitions(self.relation.dataframe, work, query=query, what=what, many=self.many)
+        opened = open_partitions(self.relation, work, place, what=what, many=self.many)
         if opened.count != self.partitions:
             # Of those that nobody knew of when the order was drawn, none would ever be read.
             raise InputChanged(
@@ -186,4 +191,8 @@ def _wanted(dataframe: DataFrame) -> int:
     so many that starting their tasks takes longer than their work."""
     nbytes = source_bytes(dataframe) or 0
     each = max(_PARTITION_BYTES, _GROUPS_EACH * row_group_bytes(dataframe))
+    return _number(nbytes, each)
+
+
+def _number(nbytes: int, each: int) -> int:
     return min(max(nbytes // each, _FEWEST_PARTITIONS), _MOST_PARTITIONS)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Self
+from typing import Self, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -33,12 +33,16 @@ from watersmeet.spark.aggregates.tasks import (
     read_partition,
 )
 from watersmeet.spark.cluster import TaskSlots
-from watersmeet.spark.jobs import Partitions, Record, cancel, run_over, run_tasks
+from watersmeet.spark.jobs import Partitions, Record, cancel, run_tasks
+from watersmeet.spark.scans.relation import TextScan
 from watersmeet.spark.storage import RunStorage
+from watersmeet.spark.text_partitions import Place, TextPartitions, run_over_all
 from watersmeet.store.exchange import ExchangeDir, Sections
 from watersmeet.words import megabytes
 
 Blocks = PlainBlocks | PartitionBlocks
+Result = TypeVar("Result")
+_Opened = Partitions[Result] | TextPartitions[Result]
 _STAGED_ROWS = 1 << 18
 # Of a look, for each core: one that comes late should not be waited for long.
 _TASKS_EACH = 3
@@ -73,7 +77,8 @@ class _Jobs:
         self._allowance = given.allowance
         self._slots = TaskSlots.of(given.spark)
         self._claim = given.storage
-        self._storage: RunStorage | None = None
+        # One at most, which engines that this one is narrowed to have, too.
+        self._storages: list[RunStorage] = []
         self._looks = 0
 
     def way(self, side: Side) -> str:
@@ -81,6 +86,9 @@ class _Jobs:
         if isinstance(source, PlainBlocks):
             return f"file path: {source.scan.describe()}"
         how = "some partitions at a time" if self._plan.orders[side] else "once, before all else"
+        if isinstance(source.relation, TextScan):
+            cut = f"{source.partitions:,} partitions of text, read {how}"
+            return f"file path: {source.relation.describe()}; {cut}"
         return f"row path, computed by Spark {how}, because {source.relation.because()}"
 
     def cancel(self) -> None:
@@ -88,13 +96,18 @@ class _Jobs:
 
     def close(self) -> None:
         self.cancel()
-        if self._storage is not None:
-            self._storage.release()
+        for storage in self._storages:
+            storage.release()
+
+    @property
+    def _place(self) -> Place:
+        claimed = self._storages[0].exchange if self._storages else None
+        return Place(self._spark, self._query, self._slots.tasks, self._exchange, claimed)
 
     def _exchange(self) -> ExchangeDir:
-        if self._storage is None:
-            self._storage = self._claim()
-        return self._storage.exchange
+        if not self._storages:
+            self._storages.append(self._claim())
+        return self._storages[0].exchange
 
 
 class ClusterEngine(_Jobs):
@@ -123,7 +136,7 @@ class ClusterEngine(_Jobs):
             given.allowance.share(),
             ranges,
         )
-        self._partitions: Partitions[list[BlockTotals]] | None = None
+        self._partitions: _Opened[list[BlockTotals]] | None = None
 
     def totals(self, look: Look) -> list[BlockTotals]:
         if not self._work.other.is_there:
@@ -175,12 +188,12 @@ class ClusterEngine(_Jobs):
         ordered = sorted(blocks, key=lambda block: (sizes[block].keys or (0, 0), block))
         return shares(ordered, _TASKS_EACH * self._slots.tasks)
 
-    def _partitions_of(self, source: PartitionBlocks) -> Partitions[list[BlockTotals]]:
+    def _partitions_of(self, source: PartitionBlocks) -> _Opened[list[BlockTotals]]:
         if self._partitions is None:
             work = self._work
             self._partitions = source.open(
                 lambda batches, number: read_partition(batches, number, work),
-                query=self._query,
+                self._place,
                 what="what comes before the sampled side",
             )
         return self._partitions
@@ -191,7 +204,7 @@ class ClusterEngine(_Jobs):
         source = self._sources[other]
         assert isinstance(source, PartitionBlocks)
         schema = self._question.schemas[other]
-        side = _staged(source, schema, self._exchange(), query=self._query, side=other)
+        side = _staged(source, schema, self._place, side=other)
         _check_size(side, self._work)
         self._work = replace(self._work, other=side)
 
@@ -205,7 +218,7 @@ class RippleEngine(_Jobs):
         memory = given.allowance.share().entries
         self._count = max(partitions_for(held, memory=memory), 2 * self._slots.tasks)
         self._work: RippleWork | None = None
-        self._partitions: dict[Side, Partitions[Record]] = {}
+        self._partitions: dict[Side, _Opened[Record]] = {}
         self._rectangle = Rectangle()
         self._rows: dict[tuple[Side, int], int] = {}
 
@@ -260,7 +273,7 @@ class RippleEngine(_Jobs):
                     lambda batches, block: work.scan(
                         side, block, (batch.cast(schema) for batch in batches)
                     ).describe(),
-                    query=self._query,
+                    self._place,
                     what=what,
                 )
             records = self._partitions[side].run(blocks, what=what) if blocks else []
@@ -283,18 +296,14 @@ def _check_size(side: OtherSide, work: Work) -> None:
         )
 
 
-def _staged(
-    source: PartitionBlocks, schema: pa.Schema, storage: ExchangeDir, *, query: str, side: Side
-) -> OtherSide:
-    word = side.name.lower()
+def _staged(source: PartitionBlocks, schema: pa.Schema, place: Place, *, side: Side) -> OtherSide:
+    word, storage = side.name.lower(), place.storage()
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[Record]:
         rows = (batch.cast(schema) for batch in batches)
         blocks = ((0, block) for block in rebatched(rows, _STAGED_ROWS))
         yield storage.write_sections(f"{word}-staged", blocks).describe()
 
-    records = run_over(
-        source.relation.dataframe, stage, query=query, what=f"staging the {word} side"
-    )
+    records = run_over_all(source.relation, stage, place, what=f"staging the {word} side")
     files = sorted(map(Sections.from_description, records), key=lambda file: file.name)
     return OtherSide(schema, None, storage, tuple(files))

@@ -45,6 +45,7 @@ _RELATION = f"{_SQL}execution.datasources.LogicalRelation"
 _FILES = f"{_SQL}execution.datasources.HadoopFsRelation"
 # This class and no other: table formats with deletes or column mapping derive theirs from it.
 PARQUET = f"{_SQL}execution.datasources.parquet.ParquetFileFormat"
+CSV = f"{_SQL}execution.datasources.csv.CSVFileFormat"
 
 _REASONS = {
     "InMemoryRelation": "it is cached",
@@ -63,9 +64,12 @@ HARMLESS_OPTIONS = {
     "recursivefilelookup",
     "serialization.format",
 }
-_REQUIRED_SETTINGS = {
+# Of a session that reads all files or fails.
+WHOLE_FILES = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
+}
+_REQUIRED_SETTINGS = WHOLE_FILES | {
     "spark.sql.parquet.fieldId.read.enabled": "false",
     "spark.sql.parquet.int96TimestampConversion": "false",
 }
@@ -134,28 +138,64 @@ class _Node:
             yield from child.nodes()
 
 
-def read_plan(dataframe: DataFrame, schema: pa.Schema) -> list[Branch]:
-    """The scans whose union a classic DataFrame with these columns is, most often one; Refused if
-    it is anything else."""
-    root = dataframe._jdf.queryExecution().optimizedPlan()
-    tree = _Node.of(root)
-    leaves = [node for node in tree.nodes() if not node.children]
-    places = {leaf: Place(number, len(leaves)) for number, leaf in enumerate(leaves, 1)}
-    for leaf, place in places.items():
-        with place.named():
-            _check(leaf)
-    session = dataframe.sparkSession
-    dialect = dialect_of(session)
-    described = dict(zip(tree.nodes(), json.loads(root.toJSON()), strict=True))
-    pipelines = _Following(places, described, dialect).up_to(tree)
-    nothing = _to_seq(session.sparkContext, [])
-    branches = []
-    for leaf, (place, pipeline) in zip(leaves, pipelines, strict=True):
-        with place.named():
-            selection = pipeline.selection(schema, dialect)
-            files = list_files(leaf.live.relation(), nothing=nothing)
-            branches.append(Branch(selection, files, place))
-    return branches
+@dataclass(frozen=True)
+class LogicalPlan:
+    """A classic DataFrame's optimized plan, down to the relations that are read."""
+
+    dataframe: DataFrame
+    live: JavaObject
+    tree: _Node
+
+    @classmethod
+    def of(cls, dataframe: DataFrame) -> LogicalPlan:
+        live = dataframe._jdf.queryExecution().optimizedPlan()
+        return cls(dataframe, live, _Node.of(live))
+
+    @property
+    def _leaves(self) -> list[_Node]:
+        return [node for node in self.tree.nodes() if not node.children]
+
+    def text_relation(self) -> JavaObject | None:
+        """The relation of CSV files that it reads, if it reads that and nothing else."""
+        first, *others = self._leaves
+        if others or first.name != _RELATION:
+            return None
+        relation = first.live.relation()
+        if relation.getClass().getName() != _FILES:
+            return None
+        return relation if relation.fileFormat().getClass().getName() == CSV else None
+
+    def parquet(self, schema: pa.Schema) -> list[Branch]:
+        """The scans of Parquet files whose union it is, most often one; Refused if it is anything
+        else."""
+        leaves = self._leaves
+        places = {leaf: Place(number, len(leaves)) for number, leaf in enumerate(leaves, 1)}
+        for leaf, place in places.items():
+            with place.named():
+                _check(leaf)
+        return self._branches(schema, places, dialect_of(self.dataframe.sparkSession))
+
+    def text(self, schema: pa.Schema) -> Branch:
+        """The scan of its `text_relation`, about which nothing has been checked."""
+        (leaf,) = self._leaves
+        conf = self.dataframe.sparkSession._jsparkSession.sessionState().conf()
+        dialect = Dialect(is_case_sensitive(conf), dates_as_written=True, int96_as_written=True)
+        (branch,) = self._branches(schema, {leaf: Place(1, 1)}, dialect)
+        return branch
+
+    def _branches(
+        self, schema: pa.Schema, places: Mapping[_Node, Place], dialect: Dialect
+    ) -> list[Branch]:
+        described = dict(zip(self.tree.nodes(), json.loads(self.live.toJSON()), strict=True))
+        pipelines = _Following(places, described, dialect).up_to(self.tree)
+        nothing = _to_seq(self.dataframe.sparkSession.sparkContext, [])
+        branches = []
+        for leaf, (place, pipeline) in zip(places, pipelines, strict=True):
+            with place.named():
+                selection = pipeline.selection(schema, dialect)
+                files = list_files(leaf.live.relation(), nothing=nothing)
+                branches.append(Branch(selection, files, place))
+        return branches
 
 
 @dataclass(frozen=True)
@@ -228,18 +268,26 @@ def check_options(names: Iterable[str], known: Set[str]) -> None:
         raise Refused(f"it is read with the option {unknown[0]!r}")
 
 
+def check_settings(conf: JavaObject, required: Mapping[str, str]) -> None:
+    for name, value in required.items():
+        if conf.getConfString(name) != value:
+            raise Refused(f"{name} is not {value}")
+
+
+def is_case_sensitive(conf: JavaObject) -> bool:
+    return bool(conf.getConfString("spark.sql.caseSensitive") == "true")
+
+
 def dialect_of(session: SparkSession) -> Dialect:
     """What a session makes of Parquet files; Refused if its settings ask for what we do not do."""
     state = session._jsparkSession.sessionState()
     if state.newHadoopConf().get(_CRYPTO) is not None:
         raise Refused(f"{_CRYPTO} is set, so its files may be encrypted")
     conf = state.conf()
-    for name, required in _REQUIRED_SETTINGS.items():
-        if conf.getConfString(name) != required:
-            raise Refused(f"{name} is not {required}")
+    check_settings(conf, _REQUIRED_SETTINGS)
     rebase = "spark.sql.parquet.{}RebaseModeInRead"
     return Dialect(
-        case_sensitive=conf.getConfString("spark.sql.caseSensitive") == "true",
+        case_sensitive=is_case_sensitive(conf),
         dates_as_written=conf.getConfString(rebase.format("datetime")) == "CORRECTED",
         int96_as_written=conf.getConfString(rebase.format("int96")) == "CORRECTED",
     )

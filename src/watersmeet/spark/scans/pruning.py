@@ -1,4 +1,5 @@
-"""Can a row group hold a row that the filter keeps? Its least and greatest values may rule it out.
+"""Can a file or a row group hold a row that the filter keeps? The values in a file's path may rule
+it out, or a row group's least and greatest values.
 
 Only whole numbers are looked at, days and microseconds among them: of text a writer may have kept a
 shortened form, and of floats NaN is in no statistics.
@@ -10,11 +11,35 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from watersmeet.expressions.nodes import Column, Compare, In, Literal, Node
 from watersmeet.parquet.footers import Range
+from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.footers import FileFooter
+from watersmeet.spark.scans.plan import Branch
 
 _ORDERS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def matching(branch: Branch) -> tuple[DataFile, ...]:
+    """Without the files whose every row the filter drops for the values in their path."""
+    taken, files = branch.selection, branch.files
+    if taken.filter is None or not files:
+        return files
+    known = {
+        column.field.name: pa.array(
+            [file.partition[column.partition] for file in files], column.field.type
+        )
+        for column in taken.columns
+        if column.partition is not None
+    }
+    keep = np.ones(len(files), dtype=bool)
+    for part in taken.filter.conjuncts:
+        if part.names and part.names <= known.keys() and not part.can_fail:
+            keep &= part.mask(known).fill_null(False).to_numpy(zero_copy_only=False)
+    return tuple(file for file, kept in zip(files, keep, strict=True) if kept)
 
 
 def may_hold(footer: FileFooter, group: int, conditions: Iterable[Node]) -> bool:

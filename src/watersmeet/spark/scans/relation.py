@@ -2,7 +2,7 @@
 
 A plain scan is Parquet files, a choice of their columns, and a filter and computed columns that
 translate exactly; or a union of such. Its values equal what Spark would have read, or it is not
-called one.
+called one. A text scan is the same of CSV files, but lines that are not plain are left to Spark.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
@@ -39,18 +38,22 @@ from watersmeet.parquet.footers import Footer, each_footer
 from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.footers import FileFooter
 from watersmeet.spark.scans.parquet import open_file, readings
-from watersmeet.spark.scans.plan import Branch, read_plan
-from watersmeet.spark.scans.pruning import may_hold
+from watersmeet.spark.scans.plan import Branch, LogicalPlan
+from watersmeet.spark.scans.pruning import matching, may_hold
 from watersmeet.spark.scans.refusal import Refused
 from watersmeet.spark.scans.scan import PlainScan, RowGroup, Split
 from watersmeet.spark.scans.selection import inside
+from watersmeet.spark.scans.text import TextScan
+from watersmeet.spark.scans.text_plan import open_text
 
 __all__ = [
     "DataFile",
     "PlainScan",
+    "Relation",
     "RowGroup",
     "Split",
     "StagedRows",
+    "TextScan",
     "arrow_schema",
     "open_relation",
 ]
@@ -81,7 +84,10 @@ class StagedRows:
         return f"{self.reason} ({self.remedy})" if self.remedy else self.reason
 
 
-def open_relation(dataframe: DataFrame, *, argument: str) -> PlainScan | StagedRows:
+Relation = PlainScan | TextScan | StagedRows
+
+
+def open_relation(dataframe: DataFrame, *, argument: str) -> Relation:
     """Find out how the rows of a finite DataFrame are to be read. No job runs."""
     if not isinstance(dataframe, DataFrame):
         raise InvalidArgument(
@@ -97,7 +103,11 @@ def open_relation(dataframe: DataFrame, *, argument: str) -> PlainScan | StagedR
     try:
         if not isinstance(dataframe, ClassicDataFrame):
             raise Refused("it comes from Spark Connect, which does not show its plan")
-        return _open(read_plan(dataframe, schema), schema)
+        plan = LogicalPlan.of(dataframe)
+        text = plan.text_relation()
+        if text is not None:
+            return open_text(plan, text, schema)
+        return _open(plan.parquet(schema), schema)
     except Refused as reason:
         return StagedRows(dataframe, schema, str(reason), reason.remedy)
     except (Py4JError, PySparkException) as error:
@@ -148,7 +158,7 @@ def _stranger(kind: DataType, *, collations: bool) -> DataType | None:
 
 
 def _open(branches: Sequence[Branch], schema: pa.Schema) -> PlainScan:
-    files = [(number, file) for number, branch in enumerate(branches) for file in _matching(branch)]
+    files = [(number, file) for number, branch in enumerate(branches) for file in matching(branch)]
     footers = _footers(branches, files)
     conditions = [branch.selection.conditions for branch in branches]
     row_groups = [
@@ -165,25 +175,6 @@ def _open(branches: Sequence[Branch], schema: pa.Schema) -> PlainScan:
         branches=tuple(number for number, _ in files),
         footers=tuple(footers),
     )
-
-
-def _matching(branch: Branch) -> tuple[DataFile, ...]:
-    """Without the files whose every row the filter drops for the values in their path."""
-    taken, files = branch.selection, branch.files
-    if taken.filter is None or not files:
-        return files
-    known = {
-        column.field.name: pa.array(
-            [file.partition[column.partition] for file in files], column.field.type
-        )
-        for column in taken.columns
-        if column.partition is not None
-    }
-    keep = np.ones(len(files), dtype=bool)
-    for part in taken.filter.conjuncts:
-        if part.names and part.names <= known.keys() and not part.can_fail:
-            keep &= part.mask(known).fill_null(False).to_numpy(zero_copy_only=False)
-    return tuple(file for file, kept in zip(files, keep, strict=True) if kept)
 
 
 def _footers(branches: Sequence[Branch], files: Sequence[tuple[int, DataFile]]) -> list[FileFooter]:

@@ -230,14 +230,16 @@ class Selection:
         self, batches: Iterator[pa.RecordBatch], found: Sequence[Reading], file: DataFile
     ) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            in_file = (reading.of(batch) for reading in found)
-            columns = [
-                next(in_file) if c.partition is None else _repeated(c, file, batch.num_rows)
-                for c in self.columns
-            ]
-            kept = self._filtered(columns, batch.num_rows)
+            kept = self.taken((reading.of(batch) for reading in found), batch.num_rows, file=file)
             if kept.num_rows:
                 yield kept
+
+    def taken(self, in_file: Iterator[pa.Array], rows: int, *, file: DataFile) -> pa.RecordBatch:
+        """What is taken of rows of a file, of which the columns `inside` it are given."""
+        columns = [
+            next(in_file) if c.partition is None else _repeated(c, file, rows) for c in self.columns
+        ]
+        return self._filtered(columns, rows)
 
     def _filtered(self, columns: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
         """The columns of `schema` for the rows that the filter keeps. Only for those they are

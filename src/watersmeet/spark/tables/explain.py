@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from watersmeet.operators.many import ManyQuestion
-from watersmeet.spark.scans.relation import PlainScan, StagedRows
+from watersmeet.spark.scans.relation import PlainScan, Relation, StagedRows, TextScan
 from watersmeet.spark.tables.explain_cube import cube
 from watersmeet.spark.tables.explain_ranges import ranges, sent
 from watersmeet.spark.tables.metrics import RunMetrics
@@ -15,7 +15,7 @@ from watersmeet.words import megabytes, paragraph
 
 
 def explain(
-    relations: Sequence[PlainScan | StagedRows],
+    relations: Sequence[Relation],
     plan: Plan,
     *,
     partitions: Mapping[int, str],
@@ -43,10 +43,11 @@ def explain(
             f"{_memory(plan)}; how many instances, and the ranges of values that they have, is "
             "decided when the run begins"
         )
-    elif guessed and any(isinstance(relation, StagedRows) for relation in relations):
+    elif guessed and not all(isinstance(relation, PlainScan) for relation in relations):
+        staged = any(isinstance(relation, StagedRows) for relation in relations)
         facts["instances"] = (
-            f"{_memory(plan)}; how many instances is decided once the rows of the row path have "
-            "been counted"
+            f"{_memory(plan)}; how many instances is decided once the rows "
+            f"{'of the row path' if staged else 'of CSV files'} have been counted"
         )
     else:
         facts["instances"] = _instances(plan)
@@ -83,9 +84,13 @@ def _algorithm(plan: Plan) -> str:
     return f"{name} (chosen for you)" if plan.question.auto else name
 
 
-def _way(relation: PlainScan | StagedRows, partitions: str | None, at_once: str | None) -> str:
+def _way(relation: Relation, partitions: str | None, at_once: str | None) -> str:
     if isinstance(relation, PlainScan):
         return f"file path: {relation.describe()}"
+    if isinstance(relation, TextScan):
+        how = "" if at_once is None else f", read once before the first wave: {at_once}"
+        how = how if partitions is None else f", {partitions}"
+        return f"file path: {relation.describe()}{how}"
     because = f"because {relation.because()}"
     if partitions is not None:
         return f"row path, {partitions}, {because}"

@@ -15,13 +15,13 @@ from watersmeet.model import Side
 from watersmeet.policies.order import random_order
 from watersmeet.spark.jobs import Record, run_tasks, side_by_side
 from watersmeet.spark.scans.ranges import ranges_of
-from watersmeet.spark.scans.relation import PlainScan, Split
+from watersmeet.spark.scans.relation import PlainScan, Relation, Split
 from watersmeet.spark.tables.histograms import code_ranges, reached
 from watersmeet.spark.tables.order import order_by_key
 from watersmeet.spark.tables.partitions import StagedPartitions
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.scanning import ScanTask, scan
-from watersmeet.spark.tables.staging import Relation, Staged
+from watersmeet.spark.tables.staging import Staged
 from watersmeet.spark.tables.waves import Piece, cut, shared_out
 from watersmeet.store.exchange import Sections
 
@@ -100,7 +100,7 @@ class StagedInput:
 
 
 class PartitionInput:
-    """A DataFrame whose partitions Spark computes some at a time, those of a wave when it comes."""
+    """A DataFrame whose partitions are computed some at a time, those of a wave when it comes."""
 
     def __init__(self, partitions: StagedPartitions, ends: Sequence[float]) -> None:
         self._partitions = partitions

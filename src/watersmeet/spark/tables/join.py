@@ -21,13 +21,12 @@ from watersmeet.spark.keys import OnSpark
 from watersmeet.spark.placing import placing_of
 from watersmeet.spark.question import settled
 from watersmeet.spark.routing import check_owner
-from watersmeet.spark.scans.relation import open_relation
+from watersmeet.spark.scans.relation import Relation, open_relation
 from watersmeet.spark.storage import RunStorage, check_path
 from watersmeet.spark.tables.files import RunFiles, sweep
 from watersmeet.spark.tables.opening import Opening
 from watersmeet.spark.tables.plan import Plan, Sizes
 from watersmeet.spark.tables.run import JoinRun
-from watersmeet.spark.tables.staging import Relation
 from watersmeet.store.shares import SMALLEST_MEMORY, MemoryShares
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from watersmeet.model import Side
 from watersmeet.spark.cluster import is_one_machine
 from watersmeet.spark.jobs import side_by_side
-from watersmeet.spark.scans.relation import PlainScan
+from watersmeet.spark.scans.relation import PlainScan, Relation
 from watersmeet.spark.tables import small
 from watersmeet.spark.tables.histograms import Histogram
 from watersmeet.spark.tables.inputs import Inputs
@@ -21,14 +21,14 @@ from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of
 from watersmeet.spark.tables.ranging import ranged
 from watersmeet.spark.tables.slices import staged_partitions
 from watersmeet.spark.tables.small import Small
-from watersmeet.spark.tables.staging import Relation, Staged, divided, staged
+from watersmeet.spark.tables.staging import Staged, divided, staged
 from watersmeet.spark.tables.waves import SMALL_BYTES, WHOLE, shares
 from watersmeet.store.exchange import Sections
 
 
 @dataclass(frozen=True)
 class Computed:
-    """The tables that are no plain scans, as far as Spark has computed them."""
+    """The tables that are no plain scans, as far as Spark, or tasks of ours, have computed them."""
 
     files: Staged = field(default_factory=dict)
     """Of those that are computed whole."""
@@ -177,9 +177,11 @@ class Opening:
         partitions: dict[int, StagedPartitions] = {}
         at_once: dict[int, str] = {}
         if in_parts:
-            partitions, at_once = staged_partitions(self.relations, self.plan, seed=self.seed)
+            partitions, at_once = staged_partitions(
+                self.spark, self.relations, self.plan, seed=self.seed
+            )
         others = set(self.plan.inputs) - partitions.keys() - files.keys()
-        whole, seen = staged(self.relations, self.plan, inputs=others)
+        whole, seen = staged(self.spark, self.relations, self.plan, inputs=others)
         side_by_side(self.spark, [each.begin for each in partitions.values()])
         computed = Computed(files | whole, partitions, at_once, seen)
         if self._bytes(computed) <= SMALL_BYTES:

@@ -1,4 +1,6 @@
-"""A side that is no plain scan, of which Spark computes some partitions at a time.
+"""A side that is no plain scan, of which some partitions are computed at a time.
+
+Spark computes them, or tasks of ours if they are text.
 
 They come in a random order, so that the first waves are like the rest. Each is computed once, and
 its rows are kept as files in the storage: a plan may give other rows when it is computed again.
@@ -6,18 +8,22 @@ its rows are kept as files in the storage: a plan may give other rows when it is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from math import ceil
 
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
 from watersmeet.policies.order import random_order
 from watersmeet.spark.frames import row_group_bytes, source_bytes
-from watersmeet.spark.jobs import MANY, Partitions, Record
-from watersmeet.spark.scans.relation import PlainScan, StagedRows
+from watersmeet.spark.jobs import MANY, Record
+from watersmeet.spark.scans.relation import PlainScan, Relation, StagedRows, TextScan
 from watersmeet.spark.tables.plan import Plan, Sizes
 from watersmeet.spark.tables.scanning import stage
-from watersmeet.spark.tables.staging import Staged, divided_among
+from watersmeet.spark.tables.staging import Staged, divided_among, place_of
 from watersmeet.spark.tables.waves import FIRST_SHARE
+from watersmeet.spark.text_partitions import open_partitions
 from watersmeet.store.exchange import Sections
 from watersmeet.words import count_text
 
@@ -26,19 +32,29 @@ class StagedPartitions:
     """The partitions of one side, in the order in which they are computed."""
 
     def __init__(
-        self, relation: StagedRows, input: int, plan: Plan, *, seed: int, sides: int = 1
+        self,
+        spark: SparkSession,
+        relation: TextScan | StagedRows,
+        input: int,
+        plan: Plan,
+        *,
+        seed: int,
+        sides: int = 1,
     ) -> None:
         """So many `sides` are computed beside each other."""
-        self._spark = relation.dataframe.sparkSession
+        self._spark = spark
         self._input = input
         self._plan = plan
         self._fitted = plan
         self._what = f"staging the {plan.names[input]} side"
 
-        self._partitions: Partitions[Record] = Partitions(
-            relation.dataframe,
-            lambda batches, number: {"number": number, "files": list(stage(batches, input, plan))},
-            query=plan.query,
+        def staged(batches: Iterator[pa.RecordBatch], number: int) -> Record:
+            return {"number": number, "files": list(stage(batches, input, plan))}
+
+        self._partitions = open_partitions(
+            relation,
+            staged,
+            place_of(spark, plan),
             what=self._what,
             many=_most_partitions(relation),
         )
@@ -121,8 +137,10 @@ class StagedPartitions:
         return ceil(seen * self.count / max(len(self._files), 1))
 
 
-def _most_partitions(relation: StagedRows) -> int:
+def _most_partitions(relation: TextScan | StagedRows) -> int:
     """With more of them than there are row groups, Spark would make some without rows."""
+    if isinstance(relation, TextScan):
+        return MANY
     each = row_group_bytes(relation.dataframe)
     nbytes = source_bytes(relation.dataframe)
     if not each or nbytes is None:
@@ -131,12 +149,12 @@ def _most_partitions(relation: StagedRows) -> int:
 
 
 def sizes_of(
-    relations: Sequence[PlainScan | StagedRows],
+    relations: Sequence[Relation],
     files: Staged,
     partitions: Mapping[int, StagedPartitions],
 ) -> Sizes:
-    """Of all inputs: exact for what Spark has computed, extrapolated where it has computed some
-    partitions; for plain scans, rows before filters."""
+    """Of all inputs: exact for what has been staged, extrapolated where some partitions have been;
+    for plain scans, rows before filters."""
     rows, nbytes = [], []
     for input, relation in enumerate(relations):
         if isinstance(relation, PlainScan):

@@ -10,11 +10,10 @@ from pyspark.sql import SparkSession
 from watersmeet.model import JoinType, Side
 from watersmeet.spark.placing import Placing
 from watersmeet.spark.routing import owner_of
-from watersmeet.spark.scans.relation import PlainScan
+from watersmeet.spark.scans.relation import PlainScan, Relation
 from watersmeet.spark.tables.balance import Division, Histograms, divide
 from watersmeet.spark.tables.histograms import Histogram, histograms
 from watersmeet.spark.tables.plan import Plan, Sizes
-from watersmeet.spark.tables.staging import Relation
 
 MOST_REPLICATION = 4.0
 """Rows sent to instances, over rows read: with more, there are fewer instances instead."""

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from watersmeet.model import Side
 from watersmeet.policies.order import random_order
 from watersmeet.spark.jobs import MANY, Partitions, Record, nodes
-from watersmeet.spark.scans.relation import PlainScan, StagedRows
+from watersmeet.spark.scans.relation import PlainScan, Relation, StagedRows
 from watersmeet.spark.sql import quoted
 from watersmeet.spark.tables.partitions import StagedPartitions
 from watersmeet.spark.tables.plan import Plan
@@ -125,7 +125,7 @@ def _is_one_process(dataframe: DataFrame) -> bool:
 
 
 def staged_partitions(
-    relations: Sequence[PlainScan | StagedRows], plan: Plan, *, seed: int
+    spark: SparkSession, relations: Sequence[Relation], plan: Plan, *, seed: int
 ) -> tuple[dict[int, StagedPartitions], dict[int, str]]:
     """The sides whose partitions are computed some at a time; of others that are no plain scan, why
     they are not.
@@ -143,10 +143,10 @@ def staged_partitions(
         if plan.placing is not None or len(plan.inputs) > 2:
             refused[input] = "all of it is looked at before its rows are divided"
             continue
-        if can_be_sliced(relation, plan):
+        if isinstance(relation, StagedRows) and can_be_sliced(relation, plan):
             found[input] = SlicedRows(relation, input, plan, seed=seed + input)
             continue
-        partitions = StagedPartitions(relation, input, plan, seed=seed + input, sides=sides)
+        partitions = StagedPartitions(spark, relation, input, plan, seed=seed + input, sides=sides)
         if partitions.refusal:
             refused[input] = partitions.refusal
         else:

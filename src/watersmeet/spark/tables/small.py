@@ -21,12 +21,12 @@ from watersmeet.rows.address import Matches
 from watersmeet.rows.rebatched import rebatched
 from watersmeet.spark.computing import computing
 from watersmeet.spark.jobs import Record, named, side_by_side
-from watersmeet.spark.scans.relation import PlainScan, Split, StagedRows
+from watersmeet.spark.scans.relation import PlainScan, Relation, Split, StagedRows
 from watersmeet.spark.tables.instances import Check, Instance, JoinTask, record_of
 from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of, is_fixed
 from watersmeet.spark.tables.results import ResultWriter
 from watersmeet.spark.tables.scanning import routed
-from watersmeet.spark.tables.staging import Relation, Staged
+from watersmeet.spark.tables.staging import Staged
 from watersmeet.store.exchange import Sections
 
 # Of all tables together. One process joins so much in about a tenth of a second.

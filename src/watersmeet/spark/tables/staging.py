@@ -1,4 +1,4 @@
-"""Lets Spark compute a side that is no plain scan, and writes its rows to the storage once.
+"""Has a side that is no plain scan computed, and writes its rows to the storage once.
 
 How large such a side is, is not known before. First its rows are divided among as many instances as
 a guess says. When they have been counted, they are divided among as many as they need: among fewer
@@ -14,19 +14,19 @@ from pyspark.sql import SparkSession
 
 from watersmeet.model import Side
 from watersmeet.rows.rebatched import rebatched
-from watersmeet.spark.jobs import Record, run_over, run_tasks
-from watersmeet.spark.scans.relation import PlainScan, StagedRows
+from watersmeet.spark.jobs import Record, run_tasks
+from watersmeet.spark.scans.relation import PlainScan, Relation
 from watersmeet.spark.tables.histograms import Histogram
 from watersmeet.spark.tables.plan import Plan, Sizes
 from watersmeet.spark.tables.scanning import routed, stage
+from watersmeet.spark.text_partitions import Place, run_over_all
 from watersmeet.store.exchange import Sections
 
-Relation = PlainScan | StagedRows
 Staged = Mapping[int, Sequence[Sections]]
 
 
 def staged(
-    relations: Sequence[Relation], plan: Plan, *, inputs: Collection[int]
+    spark: SparkSession, relations: Sequence[Relation], plan: Plan, *, inputs: Collection[int]
 ) -> tuple[dict[int, list[Sections]], dict[Side, Histogram]]:
     """The files of each of `inputs` that is no plain scan; and, if rows are divided by their
     values, about where those are."""
@@ -34,11 +34,11 @@ def staged(
     seen: dict[Side, Histogram] = {}
     for input in plan.inputs:
         relation = relations[input]
-        if isinstance(relation, StagedRows) and input in inputs:
-            records = run_over(
-                relation.dataframe,
+        if not isinstance(relation, PlainScan) and input in inputs:
+            records = run_over_all(
+                relation,
                 lambda batches, input=input: stage(batches, input, plan),  # type: ignore[misc]
-                query=plan.query,
+                place_of(spark, plan),
                 what=f"staging the {plan.names[input]} side",
             )
             files = sorted(map(Sections.from_description, records), key=lambda file: file.name)
@@ -46,6 +46,10 @@ def staged(
             if plan.placing is not None:
                 seen[Side(input)] = Histogram.of(records, source="a look at every staged block")
     return found, seen
+
+
+def place_of(spark: SparkSession, plan: Plan) -> Place:
+    return Place(spark, plan.query, plan.slots.tasks, lambda: plan.storage, plan.storage)
 
 
 def divided(spark: SparkSession, files: Staged, sizes: Sizes, *, plan: Plan) -> tuple[Plan, Staged]:

@@ -1,0 +1,316 @@
+"""Partitions of CSV files that our tasks read, and Spark where a line is not plain.
+
+A partition that has such lines is worked on twice. The first time ends at the first of them: only
+the whole of a partition has a result. All its lines that are not plain are copied into files of the
+storage, Spark parses these with the options of the user's DataFrame, and its rows are files of the
+storage, too. The second time these come behind the rows that are read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from pyspark.sql.types import StructType
+
+from watersmeet.spark.jobs import MANY, Partitions, Record, run_over, run_tasks
+from watersmeet.spark.scans.files import DataFile
+from watersmeet.spark.scans.relation import StagedRows
+from watersmeet.spark.scans.text import MARK, TextRange, TextScan
+from watersmeet.store.exchange import ExchangeDir, Sections
+
+Result = TypeVar("Result")
+Work = Callable[[Iterator[pa.RecordBatch], int], Result]
+Parsed = Mapping[TextRange, Sequence[Sections]]
+_HEAD_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where partitions are worked on."""
+
+    spark: SparkSession
+    query: str
+    at_once: int
+    """Tasks that Spark runs at a time."""
+    storage: Callable[[], ExchangeDir]
+    """Is asked for when it is needed."""
+    claimed: ExchangeDir | None = None
+    """The same, if it is there anyway."""
+
+
+@dataclass(frozen=True)
+class _Copy:
+    """Where the lines of a range are that are not plain."""
+
+    part: TextRange
+    name: str
+    lines: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Outcome(Generic[Result]):
+    """Of a partition: what came of it, unless it has lines that are not plain; of those that have,
+    copies, if there was a storage."""
+
+    number: int
+    results: tuple[Result, ...] = ()
+    copies: tuple[_Copy, ...] = ()
+
+
+class _NotAllPlain(Exception):
+    """A partition has a line that is not plain."""
+
+
+class TextPartitions(Generic[Result]):
+    """Is asked for as `Partitions` are."""
+
+    is_deterministic = True
+    is_shuffled = False
+
+    def __init__(self, scan: TextScan, work: Work[Result], place: Place, *, many: int) -> None:
+        """`work` is given a partition's rows and number. There are about `many` of them."""
+        self._scan = scan
+        self._work = work
+        self._place = place
+        self._ranges = scan.cut(many)
+        self._storage = place.claimed
+        self.count = len(self._ranges)
+
+    def run(
+        self, partitions: Sequence[int], *, what: str, told: Mapping[str, str] | None = None
+    ) -> list[Result]:
+        """The results of these partitions, in any order. `told` are properties that tasks see."""
+        scan, work, ranges, storage = self._scan, self._work, self._ranges, self._storage
+
+        def attempt(number: int) -> _Outcome[Result]:
+            try:
+                return _Outcome(number, (work(_plain(scan, ranges[number]), number),))
+            except _NotAllPlain:
+                return _Outcome(number, (), _copied(scan, ranges[number], storage))
+
+        outcomes = self._tasks(list(partitions), attempt, what=what, told=told)
+        found = [result for outcome in outcomes for result in outcome.results]
+        refused = [outcome for outcome in outcomes if not outcome.results]
+        return found + self._again(refused, what=what, told=told) if refused else found
+
+    def _again(
+        self, refused: Sequence[_Outcome[Result]], *, what: str, told: Mapping[str, str] | None
+    ) -> list[Result]:
+        """The results of partitions that have lines that are not plain."""
+        scan, work, ranges = self._scan, self._work, self._ranges
+        partitions = [outcome.number for outcome in refused]
+        copied = [outcome.copies for outcome in refused]
+        if self._storage is None:
+            claimed = self._storage = self._place.storage()
+            copied = self._tasks(
+                partitions, lambda number: _copied(scan, ranges[number], claimed), what=what
+            )
+        storage, copies = self._storage, list(chain.from_iterable(copied))
+        self._note(copies)
+        try:
+            parsed = self._parsed(copies, storage, what=what)
+        finally:
+            for copy in copies:
+                storage.delete(copy.name)
+
+        def complete(task: tuple[int, Parsed]) -> Result:
+            number, files = task
+            return work(_with_parsed(scan, ranges[number], files, storage), number)
+
+        tasks = [
+            (number, {part: parsed[part] for part in ranges[number] if part in parsed})
+            for number in partitions
+        ]
+        try:
+            return self._tasks(tasks, complete, what=what, told=told)
+        finally:
+            for file in chain.from_iterable(parsed.values()):
+                storage.delete(file.name)
+
+    def _note(self, copies: Sequence[_Copy]) -> None:
+        tally = self._scan.tally
+        for copy in copies:
+            tally.lines[copy.part] = copy.lines
+            tally.reason = tally.reason or copy.reason
+
+    def _parsed(self, copies: Sequence[_Copy], storage: ExchangeDir, *, what: str) -> Parsed:
+        """What Spark reads in copies, in one job."""
+        raw = self._scan.raw
+        frame = self._read(storage, copies)
+        records = run_over(
+            frame,
+            lambda batches: _stored(batches, raw, storage),
+            query=self._place.query,
+            what=f"{what}, lines that are not plain",
+        )
+        parts = {copy.name: copy.part for copy in copies}
+        found: dict[TextRange, list[Sections]] = defaultdict(list)
+        for record in sorted(records, key=lambda record: str(record["name"])):
+            found[parts[record["copy"]]].append(Sections.from_description(record))
+        return found
+
+    def _read(self, storage: ExchangeDir, copies: Sequence[_Copy]) -> DataFrame:
+        reader = self._place.spark.read.options(
+            # A session may be set to ignore files that are missing or damaged.
+            ignoreMissingFiles=False,
+            ignoreCorruptFiles=False,
+            **dict(self._scan.reader.options),
+        )
+        schema = StructType.fromJson(json.loads(self._scan.reader.schema))
+        paths = [storage.path_of(copy.name) for copy in copies]
+        rows = reader.schema(schema).csv(paths)
+        return rows.select(
+            *(sf.col(name) for name in self._scan.raw.names),
+            sf.col("_metadata.file_name").alias("copy"),
+        )
+
+    def _tasks(
+        self,
+        tasks: Sequence[Any],
+        work: Callable[[Any], Any],
+        *,
+        what: str,
+        told: Mapping[str, str] | None = None,
+    ) -> list[Any]:
+        place = self._place
+        return run_tasks(
+            place.spark,
+            tasks,
+            work,
+            at_once=place.at_once,
+            query=place.query,
+            what=what,
+            told=told,
+        )
+
+
+def _plain(scan: TextScan, ranges: Sequence[TextRange]) -> Iterator[pa.RecordBatch]:
+    """The rows of a partition, up to the first line that is not plain."""
+
+    def refused(text: pa.Buffer, reason: str) -> None:
+        raise _NotAllPlain(reason)
+
+    for part in ranges:
+        yield from scan.read(part, refused)
+
+
+def _with_parsed(
+    scan: TextScan, ranges: Sequence[TextRange], parsed: Parsed, storage: ExchangeDir
+) -> Iterator[pa.RecordBatch]:
+    """All rows of a partition."""
+
+    def refused(text: pa.Buffer, reason: str) -> None:
+        """Its rows are among those that Spark has parsed."""
+
+    for part in ranges:
+        yield from scan.read(part, refused)
+        yield from scan.parsed(part, storage.read_sections(parsed.get(part, ()), scan.raw))
+
+
+def _copied(
+    scan: TextScan, ranges: Sequence[TextRange], storage: ExchangeDir | None
+) -> tuple[_Copy, ...]:
+    """The lines of each range that are not plain, as files for Spark, if there is a storage."""
+    if storage is None:
+        return ()
+    found = (_copy(scan, part, storage) for part in ranges)
+    return tuple(copy for copy in found if copy is not None)
+
+
+def _copy(scan: TextScan, part: TextRange, storage: ExchangeDir) -> _Copy | None:
+    """None if all lines of a range are plain."""
+    name = storage.new_name("lines", "csv")
+    out: pa.NativeFile | None = None
+    lines, first = 0, ""
+
+    def append(text: pa.Buffer, reason: str) -> None:
+        nonlocal out, lines, first
+        if out is None:
+            text = text.slice(_marks(scan.files[part.file]) if part.start == 0 else 0)
+            out, first = storage.open_output(name), reason
+            with storage.writing():
+                # The parser takes a mark of UTF-8 away where its first line has one.
+                out.write(scan.header)
+        ended = text.to_pybytes()
+        ended += b"" if ended.endswith(b"\n") else b"\n"
+        lines += ended.count(b"\n")
+        with storage.writing():
+            out.write(ended)
+
+    for _ in scan.read(part, append):
+        pass
+    if out is None:
+        return None
+    with storage.writing():
+        out.close()
+    return _Copy(part, name, lines, first)
+
+
+def _marks(file: DataFile) -> int:
+    """Bytes of marks of UTF-8 that Spark takes away from the first line that is not blank, which is
+    the first that is not plain if it has one: Hadoop one with which the file begins, and the parser
+    one of its first line."""
+    with Path(file.path).open("rb") as opened:
+        head = opened.read(_HEAD_BYTES)
+    begin = next((at for at, byte in enumerate(head) if byte > ord(" ")), len(head))
+    if begin and head[begin - 1 : begin] not in (b"\n", b"\r"):
+        return 0
+    marks = 0
+    while marks < (1 if begin else 2) and head.startswith(MARK, begin + marks * len(MARK)):
+        marks += 1
+    return marks * len(MARK)
+
+
+def _stored(
+    batches: Iterator[pa.RecordBatch], raw: pa.Schema, storage: ExchangeDir
+) -> Iterator[Record]:
+    """Write what Spark has parsed, for each copy a file."""
+
+    def pieces() -> Iterator[tuple[str, pa.RecordBatch]]:
+        for batch in batches:
+            # Spark reads one file after the other.
+            ends = pc.run_end_encode(batch.column("copy"))
+            start = 0
+            for name, end in zip(ends.values.to_pylist(), ends.run_ends.to_pylist(), strict=True):
+                columns = [batch.column(each.name).cast(each.type) for each in raw]
+                piece = pa.RecordBatch.from_arrays(columns, schema=raw)
+                yield name, piece.slice(start, end - start)
+                start = end
+
+    for name, group in groupby(pieces(), key=lambda piece: piece[0]):
+        written = storage.write_sections("parsed", ((0, rows) for _, rows in group))
+        yield written.describe() | {"copy": name}
+
+
+def open_partitions(
+    relation: TextScan | StagedRows, work: Work[Result], place: Place, *, what: str, many: int
+) -> Partitions[Result] | TextPartitions[Result]:
+    """About `many` partitions of a relation, for `work` on the rows of some of them at a time."""
+    if isinstance(relation, TextScan):
+        return TextPartitions(relation, work, place, many=many)
+    return Partitions(relation.dataframe, work, query=place.query, what=what, many=many)
+
+
+def run_over_all(
+    relation: TextScan | StagedRows,
+    work: Callable[[Iterator[pa.RecordBatch]], Iterator[Result]],
+    place: Place,
+    *,
+    what: str,
+) -> list[Result]:
+    """Do `work` on the rows of each partition of a relation; returns all results, in any order."""
+    if isinstance(relation, StagedRows):
+        return run_over(relation.dataframe, work, query=place.query, what=what)
+    partitions = TextPartitions(relation, lambda rows, _: list(work(rows)), place, many=MANY)
+    return list(chain.from_iterable(partitions.run(range(partitions.count), what=what)))
