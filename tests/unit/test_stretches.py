@@ -41,8 +41,7 @@ def test_waves_have_their_shares_of_keys(
     assert np.all(np.diff(found.starts) > 0)
     keys = pa.array(np.arange(100_000) + base)
     of_wave = {
-        wave: len(part)
-        for wave, part in found.divided(Side.LEFT, pa.record_batch({"k": keys}), 0)
+        wave: len(part) for wave, part in found.divided(Side.LEFT, pa.record_batch({"k": keys}), 0)
     }
     assert sum(of_wave.values()) == 100_000
     # Where parts overlap, a part's rows are spread evenly in truth, too.
@@ -57,7 +56,9 @@ def test_equal_keys_have_one_wave_and_rows_without_a_key_that_of_their_reading(
 ) -> None:
     found = Stretches(("k", "other"), np.array([10, 20]), np.array([1, 3, 2]))
     left = pa.record_batch({"k": pa.array([5, None, 10, 19, 20, 9]).cast(pa.int32())})
-    left = left.set_column(0, "k", left.column(0).cast(pa.int64() if kind.bit_width > 32 else pa.int32()).cast(kind))
+    left = left.set_column(
+        0, "k", left.column(0).cast(pa.int64() if kind.bit_width > 32 else pa.int32()).cast(kind)
+    )
     divided = {
         wave: rows.column(0).cast(pa.int32() if kind.bit_width == 32 else pa.int64()).to_pylist()
         for wave, rows in found.divided(Side.LEFT, left, 1)
