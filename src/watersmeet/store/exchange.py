@@ -134,20 +134,18 @@ class ExchangeDir:
 
     def write_sections(self, stem: str, blocks: Iterator[tuple[int, pa.RecordBatch]]) -> Sections:
         """Write a file of (instance, rows), a section for each."""
+        with self.sections_file(stem) as file:
+            for instance, rows in blocks:
+                file.append(instance, rows)
+        return file.written
+
+    @contextlib.contextmanager
+    def sections_file(self, stem: str) -> Iterator[SectionsFile]:
+        """A new file for sections, which is complete when it is left."""
         name = self.new_name(stem, "arrow")
-        sections: list[Section] = []
-        offset = 0
-        out = self.open_output(name)
-        for instance, rows in blocks:  # Not within `writing`: errors here are those of the scan.
-            message = rows.serialize()
-            with self.writing():
-                out.write(message)
-            checksum = xxhash.xxh3_64_intdigest(message)
-            sections.append(Section(instance, offset, message.size, checksum, len(rows)))
-            offset += message.size
-        with self.writing():
-            out.close()
-        return Sections(name, tuple(sections))
+        file = SectionsFile(self, name, self.open_output(name))
+        yield file  # Not within `writing`: errors of who writes are none of the storage.
+        file.close()
 
     def read_sections(
         self, files: Sequence[Sections], schema: pa.Schema
@@ -203,3 +201,31 @@ class ExchangeDir:
             remedy="Nothing was read from it. Keep other programs out of `storage`, and run the "
             "join again.",
         )
+
+
+class SectionsFile:
+    """A file that is written a section at a time."""
+
+    def __init__(self, storage: ExchangeDir, name: str, out: pa.NativeFile) -> None:
+        self._storage = storage
+        self._name = name
+        self._out = out
+        self._sections: list[Section] = []
+        self._offset = 0
+
+    def append(self, instance: int, rows: pa.RecordBatch) -> None:
+        message = rows.serialize()
+        with self._storage.writing():
+            self._out.write(message)
+        checksum = xxhash.xxh3_64_intdigest(message)
+        section = Section(instance, self._offset, message.size, checksum, len(rows))
+        self._sections.append(section)
+        self._offset += message.size
+
+    def close(self) -> None:
+        with self._storage.writing():
+            self._out.close()
+
+    @property
+    def written(self) -> Sections:
+        return Sections(self._name, tuple(self._sections))

@@ -21,14 +21,15 @@ def explain(
     partitions: Mapping[int, str],
     at_once: Mapping[int, str],
     key_order: str | None,
+    are_closed: bool,
     is_small: bool,
     advice: list[str],
     progress: WaveProgress | None,
     metrics: RunMetrics,
 ) -> str:
     """`partitions` says of inputs that Spark computes some of at a time how it does so;
-    `at_once`, why another that is no plain scan is not computed so; `is_small`, that the driver has
-    joined them."""
+    `at_once`, why another that is no plain scan is not computed so; `are_closed`, that no rows of a
+    wave have partners in another; `is_small`, that the driver has joined them."""
     facts = {"join": _question(plan), "algorithm": _algorithm(plan)}
     for input, (name, relation) in enumerate(zip(plan.names, relations, strict=True)):
         facts[name] = _way(relation, partitions.get(input), at_once.get(input))
@@ -50,7 +51,7 @@ def explain(
             f"{'of the row path' if staged else 'of CSV files'} have been counted"
         )
     else:
-        facts["instances"] = _instances(plan)
+        facts["instances"] = _instances(plan, are_closed=are_closed)
     if plan.cube is not None and progress is not None and not is_small:
         facts["keys"] = cube(plan, progress.rows_total)
     if plan.division is not None:
@@ -59,12 +60,7 @@ def explain(
     facts["storage"] = plan.storage.uri
     if progress is not None:
         if progress.waves > 1:
-            facts["order"] = (
-                f"by {key_order}, on which both tables are clustered: a wave reads stretches of "
-                "values"
-                if key_order
-                else "random"
-            )
+            facts["order"] = _order(key_order, are_closed=are_closed)
         facts["progress"] = str(progress)
         found = [f"{rows:,} {stage}" for stage, rows in metrics.results.items() if rows]
         facts["results"] = ", ".join(found) or "none"
@@ -102,8 +98,17 @@ def _memory(plan: Plan) -> str:
     return f"{megabytes(plan.memory)} for each of {plan.slots.tasks_a_machine} tasks a machine"
 
 
-def _instances(plan: Plan) -> str:
+def _order(key: str | None, *, are_closed: bool) -> str:
+    if key is None:
+        return "random"
+    text = f"by {key}, on which both tables are clustered: a wave reads stretches of values"
+    return f"{text} that no other wave has" if are_closed else text
+
+
+def _instances(plan: Plan, *, are_closed: bool) -> str:
     each = _memory(plan)
+    if are_closed:
+        return f"{plan.instances}, {each}; they begin and end with a wave"
     if plan.keeps_operators:
         return f"{plan.instances}, {each}; operators stay in memory between waves"
     return f"{plan.instances}, {each}; built again in every wave, as not all fit side by side"

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from math import ceil
 from typing import Protocol
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from watersmeet.model import Side
 from watersmeet.policies.order import random_order
 from watersmeet.spark.jobs import Record, run_tasks, side_by_side
-from watersmeet.spark.scans.ranges import ranges_of
 from watersmeet.spark.scans.relation import PlainScan, Relation, Split
 from watersmeet.spark.tables.histograms import code_ranges, reached
-from watersmeet.spark.tables.order import order_by_key
+from watersmeet.spark.tables.order import Range, order_by_key
 from watersmeet.spark.tables.partitions import StagedPartitions
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.scanning import ScanTask, scan
 from watersmeet.spark.tables.staging import Staged
+from watersmeet.spark.tables.stretches import KeyRanges, Stretches
 from watersmeet.spark.tables.waves import Piece, cut, shared_out
 from watersmeet.store.exchange import Sections
 
@@ -54,18 +54,30 @@ class PlainInput:
         *,
         order: Sequence[int],
         tasks: int,
+        stretches: Stretches | None = None,
+        ranges: Sequence[Range] = (),
     ) -> None:
+        """With `stretches` a wave reads what has their keys, according to the `ranges` of row
+        groups, whatever the order and the ends."""
         self.rows = relation.rows
         self._relation = relation
         self._input = input
         self._tasks = tasks
-        self._waves = cut([group.rows for group in relation.row_groups], ends, order=order)
+        self._stretches = stretches
+        counts = [group.rows for group in relation.row_groups]
+        if stretches is None:
+            self._waves = cut(counts, ends, order=order)
+        else:
+            self._waves = [[] for _ in ends]
+            for number, (rows, values) in enumerate(zip(counts, ranges, strict=True)):
+                first = int(stretches.reached(values).min())
+                self._waves[first].append(Piece(number, 0, rows))
 
     def tasks(self, wave: int) -> list[ScanTask]:
         """As many for each of those that run at a time, and short ones."""
         each = ceil(self.rows_in(wave) / (_SCANNED_ROWS * self._tasks))
         return [
-            ScanTask(self._input, wave + 1, tuple(map(self._split, pieces)))
+            ScanTask(self._input, wave, tuple(map(self._split, pieces)), self._stretches)
             for pieces in shared_out(self._waves[wave], among=self._tasks * max(each, 1))
         ]
 
@@ -134,10 +146,12 @@ class Inputs:
         *,
         staged: Staged,
         partitions: Mapping[int, StagedPartitions],
+        known: KeyRanges | None,
         seed: int,
     ) -> None:
         """`staged` are the files of the tables that Spark has computed, `partitions` the tables
-        that it computes some partitions of at a time."""
+        that it computes some partitions of at a time; `known` is where keys are, if both tables
+        are clustered on them."""
         self._spark = spark
         self._plan = plan
         self._plain = {
@@ -147,6 +161,11 @@ class Inputs:
         }
         self.key_order: str | None = None
         """The column by whose order row groups are read; None if their order is random."""
+        self.known = known
+        self.stretches: Stretches | None = None
+        """The keys of each wave, if each has keys of its own."""
+        self._later: dict[tuple[int, int], list[Sections]] = defaultdict(list)
+        """By wave and input, rows that were read with those of earlier waves."""
         self._orders = self._ordered(seed)
         self._staged = staged
         self._partitions = partitions
@@ -156,6 +175,10 @@ class Inputs:
 
     def cut(self, ends: Sequence[float]) -> None:
         """Cut all tables into waves, which end after these fractions of them."""
+        self._later.clear()
+        self.stretches = None
+        if self.known is not None and self.known.has_many_parts and len(ends) > 1:
+            self.stretches = Stretches.of(self.known, ends, seed=self._seed)
         self.tables = [self._table(input, ends) for input in self._plan.inputs]
         self.waves = len(ends)
 
@@ -165,7 +188,11 @@ class Inputs:
         if input in self._staged:
             return StagedInput(self._staged[input], ends, self._seed + input)
         scan, order = self._plain[input], self._orders[input]
-        return PlainInput(scan, input, ends, order=order, tasks=self._plan.slots.tasks)
+        tasks, stretches = self._plan.slots.tasks, self.stretches
+        ranges = () if self.known is None else self.known.ranges[input]
+        return PlainInput(
+            scan, input, ends, order=order, tasks=tasks, stretches=stretches, ranges=ranges
+        )
 
     def scan(
         self,
@@ -201,6 +228,10 @@ class Inputs:
         files = [table.staged(wave) for table in self.tables]
         for task, record in zip(tasks, records, strict=True):
             files[task.input].append(Sections.from_description(record))
+            for later, described in record["later"]:
+                self._later[later, task.input].append(Sections.from_description(described))
+        for input in self._plain:
+            files[input] += self._later.pop((wave, input), [])
         return files
 
     @property
@@ -214,14 +245,11 @@ class Inputs:
         """The order of each plain table's row groups."""
         left, right = self._plain.get(Side.LEFT), self._plain.get(Side.RIGHT)
         if len(self._plan.inputs) == 2 and left is not None and right is not None:
-            for key in self._plan.join.keys:
-                if not pa.types.is_integer(key.kind) and not pa.types.is_temporal(key.kind):
-                    continue
-                ranges = ranges_of(left, key.left), ranges_of(right, key.right)
-                orders = order_by_key(*ranges, seed=seed)
-                if orders is not None:
-                    self.key_order = key.left
-                    return dict(zip(Side, orders, strict=True))
+            if self.known is not None:
+                orders = order_by_key(*self.known.ranges, seed=seed)
+                assert orders is not None
+                self.key_order = self.known.columns[Side.LEFT]
+                return dict(zip(Side, orders, strict=True))
             for placing in self._plan.placings:
                 known = code_ranges(left, Side.LEFT, placing)
                 starts = [None if each is None else each[0] for each in known]

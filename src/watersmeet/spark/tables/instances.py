@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
+from math import ceil
 from typing import Any
 
 import pyarrow as pa
@@ -116,6 +117,13 @@ class Bundle:
     def close(self) -> None:
         for instance in self.instances.values():
             instance.close()
+
+
+def mean_rows(arrived: Sequence[Arrivals]) -> tuple[int, ...]:
+    """How many rows of each input come to an instance."""
+    inputs = zip(*(each.files for each in arrived), strict=True)
+    totals = (sum(file.rows for files in input for file in files) for input in inputs)
+    return tuple(ceil(total / len(arrived)) for total in totals)
 
 
 def join_wave(tasks: Sequence[JoinTask], plan: Plan) -> list[Record]:

@@ -22,7 +22,8 @@ from watersmeet.spark.tables.ranging import ranged
 from watersmeet.spark.tables.slices import staged_partitions
 from watersmeet.spark.tables.small import Small
 from watersmeet.spark.tables.staging import Staged, divided, staged
-from watersmeet.spark.tables.waves import SMALL_BYTES, WHOLE, shares
+from watersmeet.spark.tables.stretches import key_ranges
+from watersmeet.spark.tables.waves import LARGEST_CLOSED, SMALL_BYTES, WHOLE, shares
 from watersmeet.store.exchange import Sections
 
 
@@ -72,6 +73,11 @@ class InWaves:
         self.ends = ends
         self.most_bytes = most_bytes
         self.inputs.cut(ends)
+
+    @property
+    def are_closed(self) -> bool:
+        """Whether no rows of a wave have partners in another."""
+        return len(self.ends) == 1 or self.inputs.stretches is not None
 
     def is_here(self, number: int) -> bool:
         """Whether the driver does the work of a wave's tasks."""
@@ -197,7 +203,12 @@ class Opening:
             plan = ranged(
                 self.spark, self.relations, sizes, plan=plan, seen=computed.seen, seed=self.seed
             )
-        plan, files = divided(self.spark, computed.files, sizes, plan=plan)
+        one = whole or bytes_of(plan.schemas, sizes) <= SMALL_BYTES
+        plain = {n: each for n, each in enumerate(self.relations) if isinstance(each, PlainScan)}
+        known = key_ranges(plan, plain)
+        is_closed = not one and known is not None and known.has_many_parts
+        held = sizes.times(LARGEST_CLOSED) if is_closed else sizes
+        plan, files = divided(self.spark, computed.files, held, plan=plan)
         for partitions in computed.partitions.values():
             partitions.fit(plan)
         computed = replace(computed, files=files)
@@ -207,18 +218,20 @@ class Opening:
             plan,
             staged=files,
             partitions=computed.partitions,
+            known=known,
             seed=self.seed,
         )
         several = shares(
             rebuilt=not plan.keeps_operators,
             inputs=len(plan.inputs),
             in_order=inputs.key_order is not None,
+            closed=known is not None and known.has_many_parts,
         )
         first_is_here = self._can_join_here and self._is_small_wave(several[0], computed)
         way = InWaves(inputs, several, first_is_here)
         if whole:
             way.cut_as_one()
-        elif bytes_of(plan.schemas, sizes) <= SMALL_BYTES:
+        elif one:
             way.cut_as_one(most_bytes=2 * SMALL_BYTES // plan.slots.tasks)
         else:
             way.cut_in_several()

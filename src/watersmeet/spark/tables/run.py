@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import Self
 
@@ -18,7 +19,7 @@ from pyspark.sql.types import StructType
 from watersmeet.errors import RunClosed, WatersmeetError
 from watersmeet.spark.jobs import Record, run_tasks
 from watersmeet.spark.session import advice_for
-from watersmeet.spark.tables.ahead import Ahead
+from watersmeet.spark.tables.ahead import Ahead, Scanned
 from watersmeet.spark.tables.explain import explain
 from watersmeet.spark.tables.files import RunFiles
 from watersmeet.spark.tables.instances import (
@@ -28,6 +29,7 @@ from watersmeet.spark.tables.instances import (
     end_homes,
     join_in_driver,
     join_wave,
+    mean_rows,
 )
 from watersmeet.spark.tables.metrics import RunMetrics, WaveMetrics
 from watersmeet.spark.tables.opening import Computed, InWaves, Opened, Opening
@@ -124,6 +126,7 @@ class JoinRun:
             partitions={n: each.describe() for n, each in computed.partitions.items()},
             at_once=computed.at_once,
             key_order=way.inputs.key_order if isinstance(way, InWaves) else None,
+            are_closed=isinstance(way, InWaves) and way.inputs.stretches is not None,
             is_small=isinstance(way, Small),
             advice=self._advice,
             progress=self._done[-1].progress if self._done else None,
@@ -205,6 +208,8 @@ class JoinRun:
             way.cut_in_several()
             self._advance(whole=False)
             return
+        if way.are_closed:  # The next rows then take the memory of these files, not new memory.
+            self._remove(files)
         pairs = zip(arrived, records, strict=True)
         known = [replace(each, rows_out=record["rows_out"]) for each, record in pairs]
         self._deliver(
@@ -255,11 +260,13 @@ class JoinRun:
         done.progress = self._progress(joined)
 
     def _join(self, number: int, arrived: Sequence[Arrivals], way: InWaves) -> list[Record]:
-        plan, waves = self._plan, len(way.ends)
+        plan, waves, closed = self._plan, len(way.ends), way.are_closed
+        if closed and plan.coming is not None:
+            plan = replace(plan, coming=mean_rows(arrived))
 
         def task(instance: int) -> JoinTask:
-            earlier = (done.arrived[instance] for done in self._done)
-            last = number + 1 == waves
+            earlier = () if closed else (done.arrived[instance] for done in self._done)
+            last = closed or number + 1 == waves
             return JoinTask(
                 instance, (*earlier, arrived[instance]), last=last, most_bytes=way.most_bytes
             )
@@ -280,6 +287,11 @@ class JoinRun:
             if self._stopped:  # Who stopped it may have come before these homes began.
                 end_homes(plan)
         return [record for bundle in bundles for record in bundle["records"]]
+
+    def _remove(self, files: Scanned) -> None:
+        """Of rows that no task will read again."""
+        for file in chain.from_iterable(files):
+            self._plan.storage.delete(file.name)
 
     def _progress(self, now: float) -> WaveProgress:
         assert self._started is not None

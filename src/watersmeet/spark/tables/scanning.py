@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
 
@@ -14,6 +16,12 @@ from watersmeet.spark.jobs import Record
 from watersmeet.spark.scans.scan import PlainScan, Split
 from watersmeet.spark.tables.histograms import noted
 from watersmeet.spark.tables.plan import Plan
+from watersmeet.spark.tables.stretches import Stretches
+from watersmeet.store.exchange import SectionsFile
+
+# Rows that are put aside wait in memory until they are this part of a block: there may be some of
+# three waves, beside the block that is being divided.
+_WAITING_BLOCKS = 8
 
 
 @dataclass(frozen=True)
@@ -23,18 +31,71 @@ class ScanTask:
     input: int
     wave: int
     splits: tuple[Split, ...]
+    stretches: Stretches | None = None
+    """Which wave rows are joined in, if that depends on their keys."""
 
 
 def scan(task: ScanTask, plan: Plan, relations: dict[int, PlainScan]) -> Record:
-    """Read some splits of a plain scan, and write their rows divided among instances."""
+    """Read some splits of a plain scan, and write their rows divided among instances; those that
+    later waves join, to files of their own."""
     relation = relations[task.input]
     rows = chain.from_iterable(
         relation.read(split, batch_rows=plan.block_rows) for split in task.splits
     )
-    # Row groups may be small, and every section that is written costs a little.
-    blocks = rebatched(rows, plan.block_rows // 2)
-    stem = f"input{task.input}-{task.wave:03}"
-    return plan.storage.write_sections(stem, routed(blocks, task.input, plan)).describe()
+    stem = f"input{task.input}-{task.wave + 1:03}"
+    with ExitStack() as files:
+        put_aside = PutAside(task, plan, files)
+        mine = rows if task.stretches is None else put_aside.others(rows, task.stretches)
+        # Row groups may be small, and every section that is written costs a little.
+        blocks = rebatched(mine, plan.block_rows // 2)
+        written = plan.storage.write_sections(stem, routed(blocks, task.input, plan))
+        put_aside.write_all()
+    return written.describe() | {"later": put_aside.described()}
+
+
+class PutAside:
+    """Rows of a scan task that later waves join, and the files to which they go."""
+
+    def __init__(self, task: ScanTask, plan: Plan, files: ExitStack) -> None:
+        self._task = task
+        self._plan = plan
+        self._stack = files
+        self._waiting: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+        self._files: dict[int, SectionsFile] = {}
+
+    def others(
+        self, batches: Iterator[pa.RecordBatch], stretches: Stretches
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of the task's wave, after the others of their batch have been put aside."""
+        side, wave = Side(self._task.input), self._task.wave
+        for batch in batches:
+            for each, rows in stretches.divided(side, batch, wave):
+                if each == wave:
+                    yield rows
+                else:
+                    self._put(each, rows)
+
+    def _put(self, wave: int, rows: pa.RecordBatch) -> None:
+        waiting = self._waiting[wave]
+        waiting.append(rows)
+        if sum(map(len, waiting)) >= self._plan.block_rows // _WAITING_BLOCKS:
+            self._write(wave)
+
+    def write_all(self) -> None:
+        for wave in sorted(self._waiting):
+            self._write(wave)
+
+    def _write(self, wave: int) -> None:
+        batches = self._waiting.pop(wave)
+        if wave not in self._files:
+            stem = f"input{self._task.input}-{wave + 1:03}"
+            self._files[wave] = self._stack.enter_context(self._plan.storage.sections_file(stem))
+        together = rebatched(iter(batches), self._plan.block_rows)
+        for instance, rows in routed(together, self._task.input, self._plan):
+            self._files[wave].append(instance, rows)
+
+    def described(self) -> list[tuple[int, Record]]:
+        return [(wave, file.written.describe()) for wave, file in self._files.items()]
 
 
 def stage(batches: Iterator[pa.RecordBatch], input: int, plan: Plan) -> Iterator[Record]:

@@ -17,6 +17,11 @@ LAST_SHARE = 0.28
 # If both tables are read in the order of their keys, a fraction f of them has f of the result, and
 # half of it comes when half is read.
 _LAST_IN_ORDER = 0.44
+# If no rows of a wave have partners in another, nothing is kept for the next, and half of the rows
+# come when half of the work has been done: with the end of the third wave, or a moment later.
+_SHARES_CLOSED = (FIRST_SHARE, 7 * FIRST_SHARE, 0.51, 1.0)
+LARGEST_CLOSED = 0.5
+"""About the largest wave's share of all rows, if waves are closed."""
 _SHARES_REBUILT = (0.05, 0.4, 1.0)
 WHOLE = [1.0]
 # Four waves are eight jobs, which take most of a second even without rows. Two tasks join tables of
@@ -24,11 +29,14 @@ WHOLE = [1.0]
 SMALL_BYTES = 32 * 2**20
 
 
-def shares(*, rebuilt: bool = False, inputs: int = 2, in_order: bool = False) -> list[float]:
+def shares(
+    *, rebuilt: bool = False, inputs: int = 2, in_order: bool = False, closed: bool = False
+) -> list[float]:
     """The fraction of each table that has been read after each wave; the last is 1.
 
     If operators are `rebuilt` for every wave, all rows of the waves before are read again, so there
-    are fewer waves. `in_order`: rows of both tables are read in the order of their keys.
+    are fewer waves. `in_order`: rows of both tables are read in the order of their keys; `closed`:
+    and every wave has keys of its own.
 
     >>> [round(share, 2) for share in shares()]
     [0.03, 0.18, 0.72, 1.0]
@@ -37,6 +45,8 @@ def shares(*, rebuilt: bool = False, inputs: int = 2, in_order: bool = False) ->
     >>> [round(share, 2) for share in shares(inputs=4)]
     [0.11, 0.72, 1.0]
     """
+    if closed:
+        return list(_SHARES_CLOSED)
     if rebuilt:
         return [share ** (2 / inputs) for share in _SHARES_REBUILT]
     last = _LAST_IN_ORDER if in_order else LAST_SHARE
