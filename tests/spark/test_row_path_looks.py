@@ -25,9 +25,12 @@ from watersmeet.aggregates import allowance
 from watersmeet.aggregates.sampling import planner
 from watersmeet.aggregates.sampling.designs import COMPLETE, FOUND_RANGES, RIPPLE
 from watersmeet.errors import InputChanged
-from watersmeet.spark.aggregates import blocks, engine, tasks
+from watersmeet.spark.aggregates import cuts, engine, tasks
 from watersmeet.spark.aggregates.aggregate import SparkAggregate
+from watersmeet.spark.aggregates.blocks import PartitionBlocks
+from watersmeet.spark.aggregates.cuts import Cut
 from watersmeet.spark.jobs import Partitions
+from watersmeet.spark.scans.relation import StagedRows, open_relation
 
 pytestmark = pytest.mark.spark
 
@@ -248,17 +251,56 @@ def test_large_files_are_cut_into_many_partitions(
     spark: SparkSession, places: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def asked(nbytes: int, name: str = "csv") -> int:
-        monkeypatch.setattr(blocks, "source_bytes", lambda dataframe: nbytes)
+        monkeypatch.setattr(cuts, "source_bytes", lambda dataframe: nbytes)
         form = spark.read.schema(SCHEMA).format("csv" if name == "csv" else "parquet")
-        return blocks._wanted(form.load(str(places / name)))
+        return Cut.of(form.load(str(places / name))).many
 
     assert asked(10) == 64
     assert asked(2**30) == 256
     assert asked(2**40) == 1024
     # A partition that is smaller than a row group has no rows.
-    monkeypatch.setattr(blocks, "_PARTITION_BYTES", 1)
+    monkeypatch.setattr(cuts, "_PARTITION_BYTES", 1)
     group = (places / "parquet/000.parquet").stat().st_size
     assert asked(300 * group, "parquet") in range(90, 111)
+
+
+def with_groups(folder: Path, groups: Callable[[int], list[int]]) -> Path:
+    """Thirteen Parquet files with row groups of so many rows."""
+    random, schema = np.random.default_rng(0), pa.schema({"k": pa.int64(), "v": pa.float64()})
+    for number in range(13):
+        with pq.ParquetWriter(folder / f"{number:02}.parquet", schema) as writer:
+            for rows in groups(number):
+                values = [random.integers(0, 2**60, rows), random.random(rows)]
+                writer.write_table(pa.table(values, schema), row_group_size=rows)
+    return folder
+
+
+def rows_of_partitions(frame: DataFrame) -> list[int]:
+    """As Spark has cut them."""
+    relation = open_relation(frame, argument="left")
+    assert isinstance(relation, StagedRows)
+    counted = PartitionBlocks.of(relation).open(
+        lambda batches, _: sum(map(len, batches)), query="q", what="rows"
+    )
+    return counted.run(range(counted.count), what="rows")
+
+
+def test_parquet_files_are_cut_between_row_groups(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuts, "_LEAST_PIECE", 1)
+    folder = with_groups(tmp_path, lambda number: [1_500 + number] * 5)
+    frame = spark.read.parquet(str(folder)).withColumn("v", sf.udf(lambda v: 3 * v, "double")("v"))
+    rows = rows_of_partitions(frame)
+    assert sorted(rows) == sorted([*range(1_500, 1_513)] * 5)
+
+
+def test_row_groups_that_are_not_alike_are_cut_anywhere(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuts, "_LEAST_PIECE", 1)
+    folder = with_groups(tmp_path, lambda number: [400 * (number + 1), 90, 2_500, 700, 40])
+    assert Cut.of(spark.read.parquet(str(folder))).nbytes is None
 
 
 # ---- keys that are looked for --------------------------------------------------------------------
@@ -302,6 +344,37 @@ def test_rows_that_do_not_follow_the_key_are_read_in_parts(
         assert blocks_of(run).plan.design is RIPPLE
         expected = own(frame, right).toArrow().to_pylist()
         assert_same(by_group(looks[-1].answer.to_pylist(), ["g"]), by_group(expected, ["g"]))
+
+
+@pytest.mark.parametrize("name", ["csv", "mixed"])
+def test_of_a_large_side_that_fits_rows_may_need_some_or_all(
+    spark: SparkSession,
+    places: Path,
+    right: DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+    asked_for: list[list[int]],
+    name: str,
+) -> None:
+    """Whether rows follow the key shows once they are seen; where they do not, all is kept."""
+    monkeypatch.setattr(planner, "_SOON_READ", 0)
+    monkeypatch.setattr(engine, "read_partition", only_if(some=name == "csv"))
+    frame = text(spark, places, name)
+    with wm.aggregate(frame, right, on="k", group_by="g", **ASKED) as run:
+        assert "if those are many" in " ".join(run.explain().split())
+        check(run, frame, right, asked_for)
+        assert blocks_of(run).plan.design is FOUND_RANGES
+
+
+def only_if(*, some: bool) -> Callable[[Any, int, Any], Any]:
+    """Reads a partition, and sees that its worker has some blocks of the other side, or all."""
+    as_it_is = tasks.read_partition
+
+    def seen(batches: Any, block: int, work: Any) -> Any:
+        found = as_it_is(batches, block, work)
+        assert (tasks._WHOLE in work._blocks()) is not some
+        return found
+
+    return seen
 
 
 @pytest.mark.usefixtures("too_little_memory")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -88,6 +89,18 @@ class Footer:
 
     def rows(self, group: int) -> int:
         return int(self.metadata.row_group(group).num_rows)
+
+    def middles(self) -> list[tuple[int, int]]:
+        """Of each row group, about at which byte of the file its middle lies, and its rows."""
+        groups = [self.metadata.row_group(number) for number in range(self.row_groups)]
+        ends = [_begin(group) for group in groups]
+        if groups:
+            columns = (groups[-1].column(place) for place in range(groups[-1].num_columns))
+            ends.append(ends[-1] + sum(column.total_compressed_size for column in columns))
+        return [
+            ((start + end) // 2, int(group.num_rows))
+            for (start, end), group in zip(pairwise(ends), groups, strict=True)
+        ]
 
     @cached_property
     def _leaves(self) -> dict[str, int]:
@@ -179,6 +192,13 @@ def each_footer(read: Callable[[_A], _B], files: Iterable[_A]) -> list[_B]:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             found += pool.map(read, rest)
     return found
+
+
+def _begin(group: pq.RowGroupMetaData) -> int:
+    """At which byte of its file a row group begins."""
+    column = group.column(0)
+    first, data = column.dictionary_page_offset, column.data_page_offset
+    return int(data if first is None else min(first, data))
 
 
 def _unit(kind: pa.DataType) -> tuple[int, int] | None:

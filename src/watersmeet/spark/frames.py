@@ -89,13 +89,21 @@ def row_group_bytes(dataframe: DataFrame) -> int:
     """Of Parquet files, about what a row group takes: Spark cuts them where it likes, but a row
     group is in one partition, and partitions that are smaller than one have no rows. 0 of others.
     """
+    files = footers_of(dataframe, most=2)
+    return max((size // max(footer.row_groups, 1) for size, footer in files), default=0)
+
+
+def footers_of(dataframe: DataFrame, *, most: int) -> list[tuple[int, Footer]]:
+    """The bytes and the footers of some of its files, the first and the last among them; none if
+    one of those is of another format than Parquet, or not on this machine."""
     files = dataframe._jdf.inputFiles()
-    sizes = []
-    for place in {0, len(files) - 1} if len(files) else ():
+    last = len(files) - 1
+    places = sorted({last * number // max(most - 1, 1) for number in range(most)}) if files else []
+    found = []
+    for place in places:
         path = unquote(urlparse(files[place]).path)
         try:
-            footer = Footer.read(path)
+            found.append((Path(path).stat().st_size, Footer.read(path)))
         except (OSError, pa.ArrowException):
-            return 0  # Of another format, or not on this machine.
-        sizes.append(Path(path).stat().st_size // max(footer.row_groups, 1))
-    return max(sizes, default=0)
+            return []
+    return found

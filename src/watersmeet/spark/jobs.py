@@ -35,6 +35,8 @@ MANY = 40
 # A file that Spark cannot cut small enough otherwise: it counts opening one as this many bytes.
 _OPENING = 256 * 1024
 _LEAST_FILES, _OPENING_COST = "spark.sql.files.minPartitionNum", "spark.sql.files.openCostInBytes"
+# The most of a partition of files; the least number of them can make it less.
+_FILE_BYTES = "spark.sql.files.maxPartitionBytes"
 # The signs that draw the tree of a plan, and the first word behind them.
 _TREE = " :+-"
 _NODE = re.compile(r"\w+")
@@ -135,9 +137,11 @@ class Partitions(Generic[Result]):
         query: str,
         what: str,
         many: int | None = MANY,
+        nbytes: int | None = None,
     ) -> None:
         """`work` is given a partition's rows and number. There are `many` of them, where it is for
-        Spark to say how many; None for a plan without a shuffle, as it is."""
+        Spark to say how many; None for a plan without a shuffle, as it is. Files are cut after
+        `nbytes` each, if they are given."""
 
         names = dataframe.columns
 
@@ -158,7 +162,9 @@ class Partitions(Generic[Result]):
             computing(what),
             named(self._spark, query=query, what=what),
             _PLANNING,
-            nullcontext() if many is None else fixed_partitions(self._spark, many=chosen or 0),
+            nullcontext()
+            if many is None
+            else fixed_partitions(self._spark, many=chosen or 0, nbytes=nbytes),
             crossing(dataframe),
         ):
             self._rdd = _numbered(dataframe).mapInArrow(host, _SPARK_MESSAGES).rdd
@@ -209,10 +215,10 @@ def _renamed(batches: Iterator[pa.RecordBatch], names: list[str]) -> Iterator[pa
         yield batch if batch.schema.names == names else batch.rename_columns(names)
 
 
-def count_partitions(dataframe: DataFrame, *, many: int = MANY) -> int:
+def count_partitions(dataframe: DataFrame, *, many: int = MANY, nbytes: int | None = None) -> int:
     """How many partitions a DataFrame has for `Partitions`, if `many` are asked for."""
     chosen = many if _is_deterministic(dataframe) else 0
-    with fixed_partitions(dataframe.sparkSession, many=chosen):
+    with fixed_partitions(dataframe.sparkSession, many=chosen, nbytes=nbytes):
         # A plan of its own: the DataFrame's was made when it was first used, with other settings.
         return int(dataframe.select("*").rdd.getNumPartitions())
 
@@ -243,16 +249,20 @@ def nodes(plan: str) -> Iterator[str]:
 
 
 @contextmanager
-def fixed_partitions(spark: SparkSession, *, many: int) -> Iterator[None]:
+def fixed_partitions(
+    spark: SparkSession, *, many: int, nbytes: int | None = None
+) -> Iterator[None]:
     """Make Spark's plans without adaptive execution, so that their partitions are known before
     anything runs; about so `many` of them where files or a shuffle decide, or 0 for as many as
-    Spark makes.
+    Spark makes. With `nbytes`, files are cut after so many bytes instead.
 
     An adaptive plan would compute its shuffles twice: to count the partitions, and to work on them.
     """
     chosen = {_ADAPTIVE: "false"}
     if many:
         chosen |= {_LEAST_FILES: str(many), _OPENING_COST: str(_OPENING)}
+        if nbytes is not None:
+            chosen |= {_LEAST_FILES: "1", _FILE_BYTES: str(nbytes)}
         if spark.conf.get(_SHUFFLED) == _DEFAULT_SHUFFLED:
             chosen[_SHUFFLED] = str(min(many, int(_DEFAULT_SHUFFLED)))
     before = {name: spark.conf.get(name, None) for name in chosen}

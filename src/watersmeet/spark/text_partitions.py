@@ -294,12 +294,21 @@ def _stored(
 
 
 def open_partitions(
-    relation: TextScan | StagedRows, work: Work[Result], place: Place, *, what: str, many: int
+    relation: TextScan | StagedRows,
+    work: Work[Result],
+    place: Place,
+    *,
+    what: str,
+    many: int,
+    nbytes: int | None = None,
 ) -> Partitions[Result] | TextPartitions[Result]:
-    """About `many` partitions of a relation, for `work` on the rows of some of them at a time."""
+    """About `many` partitions of a relation, for `work` on the rows of some of them at a time.
+    Files that Spark reads are cut after `nbytes` each, if they are given."""
     if isinstance(relation, TextScan):
         return TextPartitions(relation, work, place, many=many)
-    return Partitions(relation.dataframe, work, query=place.query, what=what, many=many)
+    return Partitions(
+        relation.dataframe, work, query=place.query, what=what, many=many, nbytes=nbytes
+    )
 
 
 def run_over_all(

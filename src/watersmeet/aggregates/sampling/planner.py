@@ -7,9 +7,11 @@ order:
 
 ranges    both tables are clustered on the key: with a block, read just those blocks of the other
           side whose keys lie in its range (universe sampling, a range of keys at a time)
+ranges    the smaller side is large and clustered on the key, and of the other nobody knows: see
+          whether its blocks are, and read those of the smaller side that hold their keys; all of it
+          where they are not and it fits in memory
 complete  the smaller side fits in memory: read it first, then blocks of the larger
-ranges    it does not, and is clustered on the key, and of the other nobody knows: see whether its
-          blocks are, and read those of the smaller side that hold their keys
+ranges    it does not, and is clustered on the key, and of the other nobody knows: as above
 ripple    neither: blocks of both, and every pair of them is joined
 """
 
@@ -47,6 +49,8 @@ _MOST_NEEDED = 8
 _MOST_SHARE = 0.2
 # What is needed more often than this is better kept, if memory allows.
 _OFTEN = 6.0
+# A side of so many rows is read in a tenth of a second or two; all of it, by every worker.
+_SOON_READ = 1 << 20
 # Blocks that span less of all keys on average follow them.
 _SORTED = 0.5
 
@@ -111,6 +115,8 @@ def _plan(
     for sampled in sorted(allowed, key=lambda side: side is not larger):
         other = tables[sampled.other]
         if other.held <= memory:
+            if alike and other.rows > _SOON_READ and _can_look_for_keys(tables[sampled], other):
+                return _found_ranges(tables, sampled, seed=seed, fits=True)
             return ReadPlan(
                 design=COMPLETE,
                 sampled=sampled,
@@ -120,16 +126,10 @@ def _plan(
                 f"({megabytes(other.held)} of {megabytes(memory)}) and is read first",
             )
     for sampled in sorted(allowed, key=lambda side: side is not larger):
-        if alike and _can_look_for_keys(tables[sampled], tables[sampled.other], memory):
-            return ReadPlan(
-                design=FOUND_RANGES,
-                sampled=sampled,
-                orders=_orders(tables, [sampled], seed=seed),
-                needs=None,
-                reason=f"the {sampled.other.name.lower()} side is clustered on the key, so a block "
-                f"of the {sampled.name.lower()} side is read with the blocks that hold its keys, "
-                "once it is seen which those are",
-            )
+        other = tables[sampled.other]
+        largest = max((block.rows for block in other.blocks), default=0) * other.key_sum_bytes
+        if alike and largest <= memory // 2 and _can_look_for_keys(tables[sampled], other):
+            return _found_ranges(tables, sampled, seed=seed, fits=False)
     if how is not JoinType.INNER:
         kept = " or ".join(side.name.lower() for side in allowed)
         raise InvalidArgument(
@@ -150,12 +150,25 @@ def _plan(
     )
 
 
-def _can_look_for_keys(sampled: Table, other: Table, memory: int) -> bool:
+def _can_look_for_keys(sampled: Table, other: Table) -> bool:
     """Whether rows of a table of which no file tells anything can be joined with just those blocks
     of the other that hold their keys."""
-    if sampled.counted or other.clustering is None or other.clustering > _MOST_SHARE:
-        return False
-    return max(block.rows for block in other.blocks) * other.key_sum_bytes <= memory // 2
+    return not (sampled.counted or other.clustering is None or other.clustering > _MOST_SHARE)
+
+
+def _found_ranges(tables: tuple[Table, Table], sampled: Side, *, seed: int, fits: bool) -> ReadPlan:
+    reason = (
+        f"the {sampled.other.name.lower()} side is clustered on the key, so a block of the "
+        f"{sampled.name.lower()} side is read with the blocks that hold its keys, once it is seen "
+        "which those are"
+    )
+    return ReadPlan(
+        design=FOUND_RANGES,
+        sampled=sampled,
+        orders=_orders(tables, [sampled], seed=seed),
+        needs=None,
+        reason=f"{reason}; with all, which fit in memory, if those are many" if fits else reason,
+    )
 
 
 def _objection(tables: tuple[Table, Table]) -> str:

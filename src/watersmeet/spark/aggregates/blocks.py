@@ -9,13 +9,13 @@ from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from watersmeet.aggregates.sampling.facts import ColumnFacts
 from watersmeet.aggregates.sampling.plan import Block
 from watersmeet.aggregates.sampling.planner import pieces
 from watersmeet.errors import InputChanged
-from watersmeet.spark.frames import estimated_rows, row_group_bytes, source_bytes
+from watersmeet.spark.aggregates.cuts import Cut
+from watersmeet.spark.frames import estimated_rows
 from watersmeet.spark.jobs import Partitions, count_partitions
 from watersmeet.spark.scans.ranges import facts_of, ranges_of
 from watersmeet.spark.scans.relation import StagedRows, TextScan
@@ -29,14 +29,6 @@ _FIRST_ROWS = 2048
 _UNSEEN_WIDTH = 64
 # Of a DataFrame that is no plain scan, while Spark does not say better.
 _UNKNOWN_ROWS = 1 << 20
-# A partition of so many bytes of text takes Spark about a tenth of a second, and starting its task
-# a tenth of that.
-_PARTITION_BYTES = 4 * 2**20
-# There is an estimate before the last from 54 blocks on.
-_FEWEST_PARTITIONS, _MOST_PARTITIONS = 64, 1024
-# With few of them in a partition, one more or less would be most of how partitions differ.
-_GROUPS_EACH = 3
-
 Result = TypeVar("Result")
 # What this process has learnt about the rows of files.
 _widths: dict[tuple[str, ...], float] = {}
@@ -146,24 +138,24 @@ class PartitionBlocks:
     text, which tasks read.
 
     Each is computed as a whole and in a random order, and its total is one draw from the totals of
-    all: what a block of a plain scan is. `many` are asked for, `partitions` is what was made of it.
+    all: what a block of a plain scan is. `cut` is asked for, `partitions` is what was made of it.
     """
 
     relation: TextScan | StagedRows
     partitions: int
-    many: int
+    cut: Cut
     rows: int
 
     @classmethod
     def of(cls, relation: TextScan | StagedRows) -> PartitionBlocks:
         if isinstance(relation, TextScan):
-            many = _number(relation.nbytes, _PARTITION_BYTES)
-            return cls(relation, len(relation.cut(many)), many, relation.rows)
+            cut = Cut.of_text(relation.nbytes)
+            return cls(relation, len(relation.cut(cut.many)), cut, relation.rows)
         dataframe = relation.dataframe
-        many = _wanted(dataframe)
-        partitions = count_partitions(dataframe, many=many)
+        cut = Cut.of(dataframe)
+        partitions = count_partitions(dataframe, many=cut.many, nbytes=cut.nbytes)
         rows = estimated_rows(relation)
-        return cls(relation, partitions, many, _UNKNOWN_ROWS * partitions if rows is None else rows)
+        return cls(relation, partitions, cut, _UNKNOWN_ROWS * partitions if rows is None else rows)
 
     def describe(self) -> tuple[Block, ...]:
         """How many rows a partition has is known once it has been computed; this is a guess."""
@@ -175,7 +167,10 @@ class PartitionBlocks:
         self, work: Callable[[Iterator[pa.RecordBatch], int], Result], place: Place, *, what: str
     ) -> Partitions[Result] | TextPartitions[Result]:
         """The partitions that were counted, for `work` on some of them at a time."""
-        opened = open_partitions(self.relation, work, place, what=what, many=self.many)
+        cut = self.cut
+        opened = open_partitions(
+            self.relation, work, place, what=what, many=cut.many, nbytes=cut.nbytes
+        )
         if opened.count != self.partitions:
             # Of those that nobody knew of when the order was drawn, none would ever be read.
             raise InputChanged(
@@ -184,15 +179,3 @@ class PartitionBlocks:
                 remedy="Run the aggregate again, with files and settings that stay as they are.",
             )
         return opened
-
-
-def _wanted(dataframe: DataFrame) -> int:
-    """So many partitions that a first look is short and no single one decides an answer, but not
-    so many that starting their tasks takes longer than their work."""
-    nbytes = source_bytes(dataframe) or 0
-    each = max(_PARTITION_BYTES, _GROUPS_EACH * row_group_bytes(dataframe))
-    return _number(nbytes, each)
-
-
-def _number(nbytes: int, each: int) -> int:
-    return min(max(nbytes // each, _FEWEST_PARTITIONS), _MOST_PARTITIONS)

@@ -135,6 +135,7 @@ class ClusterEngine(_Jobs):
             needs,
             given.allowance.share(),
             ranges,
+            fits=given.tables[plan.other].held <= given.allowance.share().entries,
         )
         self._partitions: _Opened[list[BlockTotals]] | None = None
 
@@ -159,7 +160,8 @@ class ClusterEngine(_Jobs):
 
     def _partition_totals(self, source: PartitionBlocks, look: Look) -> list[BlockTotals]:
         """Of the last look, which may be of a thousand partitions, not all are here at once."""
-        partitions, blocks = self._partitions_of(source), look.blocks[self._plan.sampled]
+        # In order: neighbours often need the same rows of the other side, which a worker keeps.
+        partitions, blocks = self._partitions_of(source), sorted(look.blocks[self._plan.sampled])
         what = f"look {self._looks}, rows of the {self._plan.sampled.name.lower()} side"
         # Whether rows follow the key shows in the first look, when another design may still be
         # chosen; later ones are slower where they do not.

@@ -30,6 +30,8 @@ from watersmeet.store.exchange import ExchangeDir, Sections
 # joined with them alone.
 _MOST_NEEDED = 8
 _MOST_SHARE = 0.2
+# In the place of a block's number.
+_WHOLE = -1
 FIRST = "watersmeet.first"
 """A local property of Spark's jobs: set where rows that do not follow the key are reported."""
 
@@ -72,6 +74,8 @@ class Work:
     """Of one task."""
     ranges: tuple[Range, ...] | None = None
     """What the keys lie between in each block of the other side, if rows look there for theirs."""
+    fits: bool = False
+    """Whether all of the other side fits in memory, for rows that need much of it."""
 
     def entries(self, block: int) -> Sequence[KeySums]:
         """All that a block can meet."""
@@ -90,19 +94,46 @@ class Work:
         if least is None:
             return []
         needed = [n for n, (low, high) in enumerate(self.ranges) if low <= most and least <= high]
-        if len(needed) > max(_MOST_NEEDED, _MOST_SHARE * len(self.ranges)) and _is_first():
-            word = self.sampled.name.lower()
-            raise SideTooLarge(
-                f"Rows of the {word} side do not follow the key, so that some of them together "
-                "meet most of the other side, which does not fit in memory.",
-                remedy="Give more memory, or sort that side by its key.",
-            )
-        return Needed(self, needed)
+        if len(needed) > max(_MOST_NEEDED, _MOST_SHARE * len(self.ranges)):
+            if self.fits:
+                return self._all_or(needed)
+            if _is_first():
+                word = self.sampled.name.lower()
+                raise SideTooLarge(
+                    f"Rows of the {word} side do not follow the key, so that some of them together "
+                    "meet most of the other side, which does not fit in memory.",
+                    remedy="Give more memory, or sort that side by its key.",
+                )
+        return self._some(needed)
+
+    def _some(self, needed: Sequence[int]) -> Sequence[KeySums]:
+        """These blocks of the other side; where this worker has all of it, that."""
+        whole = self._blocks().get(_WHOLE)
+        return Needed(self, needed) if whole is None else [whole]
+
+    def _all_or(self, needed: Sequence[int]) -> Sequence[KeySums]:
+        """All of the other side, made once by this worker; if it turns out too large for that
+        when another design can no longer be chosen, these blocks of it."""
+        kept = self._blocks()
+        if _WHOLE not in kept:
+            kept.clear()
+            try:
+                kept[_WHOLE] = self._entries(self.other.all, most=self.allowance.entries)
+            except SideTooLarge:
+                if _is_first():
+                    raise
+                return Needed(self, needed)
+        return [kept[_WHOLE]]
+
+    def _blocks(self) -> OrderedDict[int, KeySums]:
+        """Those of the other side that this worker has."""
+        kept: OrderedDict[int, KeySums] = cache.kept((self.query, 1, 0), OrderedDict)
+        return kept
 
     def needed(self, block: int) -> KeySums:
         """A block of the other side. This worker may have it from another look; it keeps as many
         as its share of the memory allows."""
-        kept: OrderedDict[int, KeySums] = cache.kept((self.query, 1, 0), OrderedDict)
+        kept = self._blocks()
         if block in kept:
             kept.move_to_end(block)
         else:
