@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests.contract.test_every_operator import COSTS, FEW_ROWS
+from tests.crossing import crossed
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import MECHANISMS
 from watersmeet.operators.tuning import Tuning
@@ -105,8 +106,7 @@ def test_every_forced_mode_gives_the_join_of_any_values(name: str, mode: str) ->
             check_band_mode(name, mode, predicates, values)
 
 
-@pytest.mark.parametrize("predicates", BANDED)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "predicates"), crossed(NAMES, BANDED))
 def test_a_loop_that_was_saved_goes_on_with_other_settings(name: str, predicates: str) -> None:
     """Saved after any number of inner blocks, and then again."""
     pushes = [Push(side, tuple(range(start, start + 6))) for start in (0, 3, 6) for side in Side]

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from tests.contract.running import run, spilling
+from tests.crossing import crossed
 from watersmeet.model import JoinType
 from watersmeet.operators.family import ALGORITHMS
 from watersmeet.rows.condition import ConditionLike
@@ -49,8 +50,7 @@ CONDITIONS: dict[str, ConditionLike] = {
 }
 
 
-@pytest.mark.parametrize("how", JoinType)
-@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize(("condition", "how"), crossed(CONDITIONS, JoinType, times=2))
 def test_a_pair_that_fails_the_condition_is_no_match(
     condition: str, how: JoinType, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import settings
 
+from tests.crossing import crossed
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import ALGORITHMS
 from watersmeet.operators.tuning import Costs, Tuning
@@ -51,8 +52,7 @@ def search() -> settings:
     return settings(max_examples=settings().max_examples // 5)
 
 
-@pytest.mark.parametrize("how", JoinType)
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(("name", "how"), crossed(ALGORITHMS, JoinType, times=2))
 def test_every_schedule_gives_the_join(name: str, how: JoinType) -> None:
     check_schedules(published_joins(name), how, search=search())
 
@@ -67,16 +67,19 @@ VARIANTS = (
 LONG, STANDS_FOR_OTHERS = "saves that add up", ("rpj", "pr-join", "diner")
 
 
-def is_slow(name: str, mode: str) -> bool:
-    return name in VARIANTS or (mode == LONG and name not in STANDS_FOR_OTHERS)
+SHORT = [mode for mode in MODES if mode != LONG]
+OTHERS = [name for name in ALGORITHMS if name not in VARIANTS]
+SLOW = [(name, LONG) for name in OTHERS if name not in STANDS_FOR_OTHERS]
+SLOW += [(name, mode) for name in VARIANTS for mode in MODES]
 
 
 @pytest.mark.parametrize(
     ("name", "mode"),
     [
-        pytest.param(name, mode, marks=pytest.mark.slow if is_slow(name, mode) else ())
-        for name in ALGORITHMS
-        for mode in MODES
+        # Each mode with three algorithms, each algorithm with a quarter of the modes or more.
+        *crossed(OTHERS, SHORT, times=3),
+        *((name, LONG) for name in STANDS_FOR_OTHERS),
+        *(pytest.param(*cell, marks=pytest.mark.slow) for cell in SLOW),
     ],
 )
 def test_every_forced_mode_gives_the_join(name: str, mode: str) -> None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tests.contract.running import run, spilling
+from tests.crossing import crossed
 from watersmeet.model import JoinType
 from watersmeet.rows.schema import JoinSchema
 from watersmeet.testing.oracle import (
@@ -134,8 +135,7 @@ def table(columns: dict[str, pa.DataType], keys: Keys, *, rows: int, payload: st
     return pa.table({**drawn, payload: pa.array(range(rows), pa.int64())})
 
 
-@pytest.mark.parametrize("how", JoinType)
-@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize(("kind", "how"), crossed(KEYS, JoinType, times=2))
 def test_every_algorithm_agrees_with_duckdb(kind: str, how: JoinType, tmp_path: Path) -> None:
     keys = KEYS[kind]
     left = table(keys.left, keys, rows=LEFT_ROWS, payload="l")

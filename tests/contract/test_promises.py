@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.crossing import crossed
 from watersmeet.model import JoinType, Side
 from watersmeet.operators.family import ALGORITHMS, MECHANISMS, find_mechanism
 from watersmeet.operators.progressive.join import ProgressiveJoin
@@ -308,8 +309,7 @@ def passing(turns: int = 12) -> Iterator[Step]:
 ALL_IN_MEMORY = replace(FEW_ROWS, memory_rows=None)
 
 
-@pytest.mark.parametrize("how", JoinType)
-@pytest.mark.parametrize("name", PURGING)
+@pytest.mark.parametrize(("name", "how"), crossed(PURGING, JoinType))
 @pytest.mark.parametrize("tuning", [FEW_ROWS, ALL_IN_MEMORY], ids=["spilling", "in memory"])
 def test_of_keys_that_pass_by_only_the_latest_are_there(
     name: str, how: JoinType, tuning: Tuning, tmp_path: Path

@@ -16,6 +16,7 @@ import pytest
 from scipy.stats import binom  # type: ignore[import-untyped]
 
 import watersmeet as wm
+from tests.crossing import crossed
 from watersmeet.aggregates.run import AggregateRun
 from watersmeet.errors import InvalidArgument
 from watersmeet.local.streaming import StreamReading
@@ -105,9 +106,9 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("question", QUESTIONS.values(), ids=QUESTIONS.keys())
-@pytest.mark.parametrize("looks", [False, True])
-def test_the_end_is_exact(question: dict[str, Any], looks: bool) -> None:
+@pytest.mark.parametrize(("name", "looks"), crossed(QUESTIONS, [False, True]))
+def test_the_end_is_exact(name: str, looks: bool) -> None:
+    question = QUESTIONS[name]
     with run_of(**question) as run:
         if looks:
             estimates = list(run)

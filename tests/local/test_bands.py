@@ -134,7 +134,14 @@ def test_every_join_type(how: str, keyed: bool) -> None:
         assert run.metrics.rows_spilled == 0 or memory == SPILLING
 
 
-@pytest.mark.parametrize("name", KINDS)
+# As whole numbers, which tests/unit/test_edges.py has of every type.
+ALIKE = ("date", "timestamp")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in ALIKE else ()) for name in KINDS],
+)
 def test_every_type_of_column(name: str) -> None:
     kind = KINDS[name]
     left, right = sides(kind.make, ROWS)

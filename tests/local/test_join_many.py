@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import watersmeet as wm
+from tests.crossing import crossed
 from tests.local.inputs import SPILLING, Gate, batches
 from watersmeet.cli.__main__ import main
 from watersmeet.errors import InvalidArgument, SchemaError
@@ -94,8 +95,7 @@ def expected(where: str, relations: dict[str, pa.Table]) -> Row:
         )
 
 
-@pytest.mark.parametrize("memory", ["64MB", SPILLING])
-@pytest.mark.parametrize("tree", TREES)
+@pytest.mark.parametrize(("tree", "memory"), crossed(TREES, ["64MB", SPILLING]))
 def test_the_result_is_the_join(tree: str, memory: str) -> None:
     on, where = TREES[tree]
     join = wm.local.join_many(RELATIONS, on, memory=memory)

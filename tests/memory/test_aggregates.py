@@ -40,7 +40,10 @@ def check(shape: str, folder: Path, *, memory: int, looks: bool) -> None:
     assert not [path for path in folder.iterdir() if path.is_dir()]
 
 
-@pytest.mark.parametrize("shape", ["one row group", "text groups", "wide texts aside"])
+@pytest.mark.parametrize(
+    "shape",
+    ["one row group", "text groups", pytest.param("wide texts aside", marks=pytest.mark.slow)],
+)
 def test_an_aggregate_stays_within_its_memory(shape: str, tmp_path: Path) -> None:
     check(shape, tmp_path, memory=64 * MB, looks=False)
 

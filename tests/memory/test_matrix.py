@@ -84,7 +84,7 @@ def check(shape: Shape, algorithm: str, folder: Path, *, threads: int = 1) -> No
     ("source", "share", "algorithm"),
     [
         ("iterator", 0.95, "rpj"),
-        ("iterator", 1 / 2, "pr-join"),
+        pytest.param("iterator", 1 / 2, "pr-join", marks=pytest.mark.slow),
         ("parquet-dictionary", 1 / 2, "rpj"),
         ("iterator", 0.95, "diner"),
         ("parquet", 1 / 2, "miner"),
@@ -98,7 +98,9 @@ def test_the_cap_holds(source: str, share: float, algorithm: str, tmp_path: Path
     check(shaped(source, 4_000, share, times=2), algorithm, tmp_path)
 
 
-@pytest.mark.parametrize("payload", ["list", pytest.param("struct", marks=pytest.mark.slow), "map"])
+@pytest.mark.parametrize(
+    "payload", ["list", *(pytest.param(p, marks=pytest.mark.slow) for p in ("struct", "map"))]
+)
 def test_the_cap_holds_for_nested_columns(payload: str, tmp_path: Path) -> None:
     check(shaped("iterator", 1_000, 1 / 4, times=1.5, payload=payload), "rpj", tmp_path)
 

@@ -28,7 +28,7 @@ SHAPES = {
     ("algorithm", "cap_mb", "kind", "multiple"),
     [
         ("rpj", 32, "narrow", 2),
-        ("rpj", 32, "strings", 3),
+        pytest.param("rpj", 32, "strings", 3, marks=pytest.mark.slow),
         ("xjoin", 32, "wide", 5),
         # Joins nothing on arrival, and so holds other things in memory than the rest.
         ("pmj", 32, "wide", 5),

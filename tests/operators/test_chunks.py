@@ -43,7 +43,10 @@ def run(
     yield from join.finish()
 
 
-@pytest.mark.parametrize("name", ["xjoin", "hmj", "pmj", "rpj", "rpj-dd"])
+@pytest.mark.parametrize(
+    "name",
+    ["hmj", "rpj", *(pytest.param(n, marks=pytest.mark.slow) for n in ("xjoin", "pmj", "rpj-dd"))],
+)
 @pytest.mark.parametrize(
     "lengths",
     [[LENGTH] * ROWS, [LENGTH if n % 5 == 2 else 10 for n in range(ROWS)]],

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from tests.crossing import crossed
 from tests.operators.inputs import COSTS, SCHEMA, batch, make, numbered
 from watersmeet.errors import SpillCorrupted, StateError
 from watersmeet.model import JoinType, Side
@@ -113,19 +114,28 @@ def folder(tmp_path: Path) -> StateFolder:
     return StateFolder(tmp_path / "state")
 
 
-@pytest.mark.parametrize("how", [JoinType.INNER, JoinType.FULL, JoinType.ANTI])
-@pytest.mark.parametrize("name", ["rpj", "pmj", "hmj", "pr-join", "hash-ripple", "dbo"])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    crossed(
+        ["rpj", "pmj", "hmj", "pr-join", "hash-ripple", "dbo"],
+        [JoinType.INNER, JoinType.FULL, JoinType.ANTI],
+    ),
+)
 def test_every_schedule_gives_the_join(name: str, how: JoinType, folder: StateFolder) -> None:
     member = SavedMember(name, FEW_ROWS, block_bytes=1, folder=folder)
     check_schedules(st.just(member), how, search=settings(max_examples=12))
 
 
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    "name",
+    ("name", "mode"),
     [
-        name if name in ("rpj", "pr-join") else pytest.param(name, marks=pytest.mark.slow)
-        for name in ALGORITHMS
+        *crossed(["rpj", "pr-join"], MODES),
+        *(
+            pytest.param(name, mode, marks=pytest.mark.slow)
+            for name in ALGORITHMS
+            for mode in MODES
+            if name not in ("rpj", "pr-join")
+        ),
     ],
 )
 def test_every_forced_mode_gives_the_join(name: str, mode: str, folder: StateFolder) -> None:

@@ -128,7 +128,9 @@ def test_a_limit_below_what_marks_need_ends(name: str, tmp_path: Path) -> None:
 KEYS = pa.schema({"key": pa.int64()})
 
 
-@pytest.mark.parametrize("memory", [5400, 5800, 7300, 7400])
+@pytest.mark.parametrize(
+    "memory", [5400, *(pytest.param(n, marks=pytest.mark.slow) for n in (5800, 7300, 7400))]
+)
 def test_pmj_loses_no_pair_when_marks_grow_into_the_room_of_an_arrival(
     memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

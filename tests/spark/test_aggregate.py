@@ -158,7 +158,7 @@ def test_every_design_gives_sparks_answer(mixed: Frames, clustered: Frames, desi
 
 @pytest.mark.parametrize(
     "how",
-    ["left", "anti", *(pytest.param(how, marks=pytest.mark.slow) for how in ("right", "semi"))],
+    ["left", *(pytest.param(how, marks=pytest.mark.slow) for how in ("right", "semi", "anti"))],
 )
 def test_other_joins(mixed: Frames, how: str) -> None:
     asked: dict[str, Any] = {"n": wm.count(), "units": wm.sum("o_units")}
@@ -198,11 +198,11 @@ def not_plain(way: str, frame: DataFrame, path: Path) -> DataFrame:
 @pytest.mark.parametrize(
     ("ways", "memory"),
     [
-        (("udf", ""), "1GB"),
+        pytest.param(("udf", ""), "1GB", marks=pytest.mark.slow),
         (("", "grouped"), "1GB"),
         (("csv", "udf"), "1GB"),
         (("grouped", "csv"), "10kB"),
-        (("", "csv"), "10kB"),
+        pytest.param(("", "csv"), "10kB", marks=pytest.mark.slow),
     ],
 )
 def test_dataframes_that_are_no_plain_scan(

@@ -19,7 +19,9 @@ def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> lis
     return [Tables.written(spark, folder, seed=seed) for seed in range(3)]
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 24))]
+)
 def test_a_random_question(tables: list[Tables], seed: int) -> None:
     compared(Question.random(tables[seed % len(tables)], seed=seed), tables[seed % len(tables)])
 

@@ -55,7 +55,10 @@ def check(
     assert sum(biggest) <= memory + A_WORKER * tasks, seen.peaks
 
 
-@pytest.mark.parametrize(("shape", "staged"), [("wide texts", False), ("hot key", True)])
+@pytest.mark.parametrize(
+    ("shape", "staged"),
+    [pytest.param("wide texts", False, marks=pytest.mark.slow), ("hot key", True)],
+)
 def test_workers_stay_inside_the_memory(
     spark: SparkSession, shape: str, staged: bool, tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ CASES = {
     ),
 }  # fmt: skip
 ROWS = 2_000
+QUICK = ("timestamp", "double with NaN")
 SPARK_TYPES = {"semi": "left_semi", "anti": "left_anti"}
 
 
@@ -78,7 +79,10 @@ def table(spark: SparkSession, value: str, name: str, *, shift: int) -> DataFram
 
 
 @pytest.mark.usefixtures("summer_time", "in_waves")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in CASES],
+)
 def test_a_key_and_a_band_are_sparks_own_join(name: str, spark: SparkSession) -> None:
     case = CASES[name]
     left, right = (

@@ -128,7 +128,7 @@ def test_two_attempts_of_a_task_find_the_same_rows_in_files_of_their_own(
     assert attempts
 
 
-@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("staged", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_workers_stay_inside_the_memory(spark: SparkSession, tmp_path: Path, staged: bool) -> None:
     """Measured from outside: the cap over all workers, and a constant for each of them."""
     rows, cap, each = 1_000_000, 48 * MB, 96 * MB

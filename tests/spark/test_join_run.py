@@ -192,6 +192,7 @@ def test_a_dataframe_is_usable_after_its_run(
     assert gone(spark, storage)
 
 
+@pytest.mark.slow
 def test_an_rdd_of_a_result_is_usable_after_its_run(
     spark: SparkSession, tables: tuple[DataFrame, DataFrame], storage: Path
 ) -> None:

@@ -80,7 +80,7 @@ PLANS: dict[str, Callable[[DataFrame, Path], DataFrame]] = {
     "grouped": lambda left, _: left.groupBy("id", "k").count(),
     "exploded": lambda left, _: left.withColumn("e", sf.explode(sf.array("id", "k"))),
 }
-OF_MANY_FORMATS = ["json", "orc", "union", "exploded", "numbered"]
+OF_MANY_FORMATS = ["json", "orc", "union", "exploded", "numbered", "sample"]
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,7 @@ def uncached(spark: SparkSession) -> Iterator[None]:
 
 @pytest.mark.usefixtures("in_waves", "uncached")
 @pytest.mark.parametrize(
-    "seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 40))]
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40))]
 )
 def test_a_random_plan_in_waves(spark: SparkSession, places: Path, seed: int) -> None:
     chosen = random.Random(seed)
@@ -162,7 +162,7 @@ def test_a_random_plan_in_waves(spark: SparkSession, places: Path, seed: int) ->
 @pytest.mark.usefixtures("small", "uncached")
 @pytest.mark.parametrize(
     "seed",
-    [*range(50, 58), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(58, 90))],
+    [*range(50, 54), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(54, 90))],
 )
 def test_a_random_plan_that_is_small(spark: SparkSession, places: Path, seed: int) -> None:
     chosen = random.Random(seed)
@@ -197,7 +197,7 @@ def test_a_random_union_in_waves(spark: SparkSession, places: Path, seed: int) -
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
     "seed",
-    [*range(40, 46), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(46, 90))],
+    [*range(40, 43), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(43, 90))],
 )
 def test_a_random_union_that_is_small(spark: SparkSession, places: Path, seed: int) -> None:
     chosen = random.Random(seed)
@@ -272,8 +272,8 @@ def counted(spark: SparkSession) -> tuple[DataFrame, Any]:
     [
         None,
         a_partition_joined_twice,
-        a_partition_forgotten,
-        records_in_the_order_of_numbers,
+        pytest.param(a_partition_forgotten, marks=pytest.mark.slow),
+        pytest.param(records_in_the_order_of_numbers, marks=pytest.mark.slow),
         computed_again_for_each_wave,
     ],
 )

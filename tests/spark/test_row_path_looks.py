@@ -141,7 +141,10 @@ def check(run: SparkAggregate, frame: DataFrame, right: DataFrame, jobs: list[li
     "name",
     [
         pytest.param(
-            name, marks=[pytest.mark.slow] if name in ("json", "union", "filtered") else []
+            name,
+            marks=[pytest.mark.slow]
+            if name in ("json", "orc", "exploded", "union", "filtered")
+            else [],
         )
         for name in PLANS
     ],

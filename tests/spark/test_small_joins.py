@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 import watersmeet as wm
+from tests.crossing import crossed
 from tests.spark.sql_types import texts
 from watersmeet.errors import InputChanged, StateError
 from watersmeet.rows.schema import JoinSchema
@@ -106,8 +107,7 @@ def test_files_are_joined_without_a_job(
         assert wave.progress.rows_read == wave.progress.rows_total == (ROWS, ROWS)
 
 
-@pytest.mark.parametrize("how", ["inner", "full", "anti"])
-@pytest.mark.parametrize("name", LEFTS)
+@pytest.mark.parametrize(("name", "how"), crossed(LEFTS, ["inner", "full", "anti"]))
 def test_rows_that_only_spark_computes_are_collected_or_staged_once(
     spark: SparkSession, tables: tuple[DataFrame, DataFrame], name: str, how: str
 ) -> None:

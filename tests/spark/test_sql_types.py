@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
 import watersmeet as wm
+from tests.crossing import crossed
 from tests.spark.sql_types import (
     PATHS,
     REFUSED_KEYS,
@@ -35,7 +36,21 @@ def tables(spark: SparkSession) -> Iterator[None]:
     spark.sql(f"DROP DATABASE {DATABASE} CASCADE")
 
 
-@pytest.mark.parametrize("name", [name for name in TYPES if name not in REFUSED_KEYS])
+# As keys these are in test_join_types.py, too, with more values.
+ELSEWHERE = (
+    "tinyint", "smallint", "int", "decimal_small", "decimal", "decimal_whole", "string", "binary",
+    "date", "timestamp_ntz", "seconds",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in ELSEWHERE else ())
+        for name in TYPES
+        if name not in REFUSED_KEYS
+    ],
+)
 def test_a_key_of_every_type(spark: SparkSession, name: str) -> None:
     left, right = side(spark, LEFTS, name), side(spark, RIGHTS, name)
     assert_as_spark(left, PATHS["row path"](right), "k", "full")
@@ -52,8 +67,7 @@ def test_a_key_that_cannot_be_compared_is_refused_at_the_call(
         wm.aggregate(left, right, "k", n=wm.count())
 
 
-@pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("how", ["inner", "full", "semi", "anti"])
+@pytest.mark.parametrize(("how", "path"), crossed(["inner", "full", "semi", "anti"], PATHS))
 def test_payload_of_every_type(spark: SparkSession, path: str, how: str) -> None:
     left = PATHS[path](spark.table(LEFTS).drop(*REFUSED_PAYLOADS))
     renamed = [f"{name} AS {name}2" for name in TYPES if name not in REFUSED_PAYLOADS]

@@ -288,7 +288,9 @@ BUGS = {
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize("bug", BUGS)
+@pytest.mark.parametrize(
+    "bug", [*list(BUGS)[:2], *(pytest.param(bug, marks=pytest.mark.slow) for bug in list(BUGS)[2:])]
+)
 def test_planted_bugs_are_noticed(
     pairs: tuple[Pair, Pair], right: list[Rows], monkeypatch: pytest.MonkeyPatch, bug: str
 ) -> None:

@@ -43,7 +43,9 @@ def check(seed: int, directory: Path) -> None:
 
 
 # Not a parameter each: so many names would fill the report.
-@pytest.mark.parametrize("tenth", range(10))
+@pytest.mark.parametrize(
+    "tenth", [*range(5), *(pytest.param(n, marks=pytest.mark.slow) for n in range(5, 10))]
+)
 def test_some_joins(tenth: int, tmp_path: Path) -> None:
     for seed in FEW[tenth::10]:
         check(seed, tmp_path)

@@ -17,9 +17,21 @@ from watersmeet.testing.oracle import assert_same, counted
 FIRST = ("rpj", "pr-join")
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=str)
-def test_as_a_user_asks_it(example: Example) -> None:
-    for how in JoinType:
+HOWS = list(JoinType)
+
+
+@pytest.mark.parametrize(
+    ("example", "hows"),
+    [
+        *(pytest.param(each, HOWS[n % 3 :: 3], id=str(each)) for n, each in enumerate(EXAMPLES)),
+        *(
+            pytest.param(each, HOWS, id=f"{each}, all types", marks=pytest.mark.slow)
+            for each in EXAMPLES
+        ),
+    ],
+)
+def test_as_a_user_asks_it(example: Example, hows: list[JoinType]) -> None:
+    for how in hows:
         run = wm.local.join(
             example.left, example.right, on=example.on, how=how, condition=example.condition
         )

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.crossing import crossed as choose
 from tests.keyed import Pairs, matching, valid
 from watersmeet.model import Side
 from watersmeet.rows.keys import CodeKeys, PackedKeys, PayloadKeys
@@ -180,8 +181,7 @@ COMPARABLE = {
 }
 
 
-@pytest.mark.parametrize("rehash", [None, constant], ids=["hashed", "all hashes equal"])
-@pytest.mark.parametrize("name", COMPARABLE)
+@pytest.mark.parametrize(("name", "rehash"), choose(COMPARABLE, [None, constant]))
 @given(data=st.data())
 def test_one_column_matches_as_in_spark(name: str, rehash: Any, data: st.DataObject) -> None:
     left, right = COMPARABLE[name]

@@ -109,6 +109,7 @@ def test_values_that_shift_are_where_diner_is_ahead() -> None:
     assert all(0 < run.online < run.exact for run in runs.values())
 
 
+@pytest.mark.slow
 def test_the_same_seed_reproduces_the_same_run_and_another_seed_does_not() -> None:
     workload = EXPERIMENTS.delays[-1].workload
     first, again, other = (

@@ -147,6 +147,7 @@ def test_results_do_not_depend_on_the_number_of_inputs() -> None:
     assert totals == [join_size(small, TINY.seed)] * 3
 
 
+@pytest.mark.slow
 def test_with_two_inputs_miner_is_near_what_is_possible_and_nearer_if_it_remembers() -> None:
     parameters = Parameters(scale=0.05)
     workload = Experiments(parameters).chains[2][1].workload
@@ -157,6 +158,7 @@ def test_with_two_inputs_miner_is_near_what_is_possible_and_nearer_if_it_remembe
     assert 0.6 < plain / most_online(workload) < here / most_online(workload) < 1.05
 
 
+@pytest.mark.slow
 def test_the_same_seed_reproduces_the_same_run_and_another_seed_does_not() -> None:
     workload = EXPERIMENTS.delays[2].workload
     first, again, other = (

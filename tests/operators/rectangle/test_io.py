@@ -69,7 +69,9 @@ def model_reads(gamma: float, *, stops: bool) -> float:
     return reads
 
 
-@pytest.mark.parametrize("gamma", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize(
+    "gamma", [2.0, *(pytest.param(n, marks=pytest.mark.slow) for n in (0.5, 1.0))]
+)
 def test_pr_join_reads_what_its_joins_have_grown_to(gamma: float, tmp_path: Path) -> None:
     io = run("pr-join", tmp_path, replace(TUNING, invocation=Invocation(gamma))).io
     assert io["written"] <= costs.pr_total_bound(WRITES, gamma=gamma)

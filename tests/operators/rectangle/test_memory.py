@@ -24,7 +24,13 @@ from watersmeet.testing.schedule import Pause
 TUNING = Tuning(partitions=8, memory_rows=2_000)
 
 
-@pytest.mark.parametrize("name", RECTANGLE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("pr-join", "ripple") else pytest.param(name, marks=pytest.mark.slow)
+        for name in RECTANGLE
+    ],
+)
 def test_one_key_for_all_rows_stays_within_memory(name: str, tmp_path: Path) -> None:
     """A partition several times as large as memory: it is joined in chunks."""
     rows, each, memory = 250, 25, 2**16

@@ -91,6 +91,7 @@ def test_a_query_goes_on_with_the_version_it_has(enrichment: Enrichment) -> None
     assert enrichment.versions_laid_down == [0]
 
 
+@pytest.mark.slow  # test_versions.py has the master change while the query runs
 def test_a_query_that_is_started_again_meets_what_the_master_has_become(
     enrichment: Enrichment,
 ) -> None:

@@ -21,6 +21,14 @@ def streams(spark: SparkSession, tmp_path: Path) -> Streams:
     return Streams(spark, tmp_path).write(LEFT, RIGHT)
 
 
+@pytest.fixture
+def brief(spark: SparkSession, tmp_path: Path) -> Streams:
+    """The same rows in two micro-batches, each of which takes a second."""
+    from tests.spark.streams.running import LEFT, RIGHT, Streams
+
+    return Streams(spark, tmp_path).write(LEFT, RIGHT, batches=2)
+
+
 @pytest.fixture(scope="session")
 def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Where a query has run, and a copy of all that it left there."""

@@ -31,15 +31,15 @@ def mark(side: str) -> pa.Table:
         ),
     ],
 )
-def test_all_is_there_when_both_have_ended(streams: Streams, how: str) -> None:
-    expected = streams.expected(how)
-    streams.options |= {"how": how, "ends": ENDS, "memory": "2MB", "ticks": None}
-    before = streams.run()
+def test_all_is_there_when_both_have_ended(brief: Streams, how: str) -> None:
+    expected = brief.expected(how)
+    brief.options |= {"how": how, "ends": ENDS, "memory": "2MB", "ticks": None}
+    before = brief.run()
     assert before <= expected
-    streams.add("left", mark("left"), "zz-end")
-    streams.run()
-    streams.add("right", mark("right"), "zz-end")
-    assert streams.run() == expected
+    brief.add("left", mark("left"), "zz-end")
+    brief.run()
+    brief.add("right", mark("right"), "zz-end")
+    assert brief.run() == expected
 
 
 def test_what_was_spilled_comes_in_the_clean_up(streams: Streams) -> None:
@@ -59,12 +59,12 @@ def test_what_was_spilled_comes_in_the_clean_up(streams: Streams) -> None:
     assert sum(batch["rows_out"] for batch in batches) == expected.total()
 
 
-@pytest.mark.parametrize("name", ["shj", "pmj"])
-def test_algorithms_that_do_not_use_stalls(streams: Streams, name: str) -> None:
-    expected = streams.expected()
+@pytest.mark.parametrize("name", [pytest.param("shj", marks=pytest.mark.slow), "pmj"])
+def test_algorithms_that_do_not_use_stalls(brief: Streams, name: str) -> None:
+    expected = brief.expected()
     for side in ("left", "right"):
-        streams.add(side, mark(side), "zz-end")
-    assert streams.run(algorithm=name, ends=ENDS) == expected
+        brief.add(side, mark(side), "zz-end")
+    assert brief.run(algorithm=name, ends=ENDS) == expected
 
 
 def test_marks_and_rows_in_one_batch(streams: Streams) -> None:
@@ -81,15 +81,15 @@ def test_marks_and_rows_in_one_batch(streams: Streams) -> None:
     assert streams.output() == expected
 
 
-def test_rows_after_the_end_are_an_error(streams: Streams) -> None:
-    streams.options |= {"ends": ENDS}
-    streams.add("left", mark("left"), "zz-end")
-    streams.run()
-    found = streams.output()
-    streams.add("left", LEFT.slice(0, 10), "zzz-late")
-    with pytest.raises(StreamingQueryException, match="left stream ended in batch 4"):
-        streams.run()
-    assert streams.output() == found
+def test_rows_after_the_end_are_an_error(brief: Streams) -> None:
+    brief.options |= {"ends": ENDS}
+    brief.add("left", mark("left"), "zz-end")
+    brief.run()
+    found = brief.output()
+    brief.add("left", LEFT.slice(0, 10), "zzz-late")
+    with pytest.raises(StreamingQueryException, match="left stream ended in batch 2"):
+        brief.run()
+    assert brief.output() == found
 
 
 @pytest.mark.slow

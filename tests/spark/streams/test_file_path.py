@@ -161,15 +161,15 @@ def contents(state: Path) -> list[Any]:
     return found
 
 
-def test_a_batch_is_known_again_whichever_way_it_came(streams: Streams) -> None:
+def test_a_batch_is_known_again_whichever_way_it_came(brief: Streams) -> None:
     """A batch that one run has committed in part may be made again by a run on the other path."""
-    in_order(streams)
+    in_order(brief)
     noted = []
     for name, made in (("files", lambda frame: frame), ("rows", by_spark)):
-        state = streams.path / name
+        state = brief.path / name
         joined = wm.join_streams(
-            made(streams.stream("left")),
-            made(streams.stream("right")),
+            made(brief.stream("left")),
+            made(brief.stream("right")),
             "k",
             how="full",
             ends=("a = 2999", "b = 2499"),
@@ -178,7 +178,7 @@ def test_a_batch_is_known_again_whichever_way_it_came(streams: Streams) -> None:
             state=state,
             ticks=None,
         )
-        checkpoint = str(streams.path / f"checkpoint-{name}")
+        checkpoint = str(brief.path / f"checkpoint-{name}")
         writer = joined.writeStream.format("noop").option("checkpointLocation", checkpoint)
         writer.trigger(availableNow=True).start().awaitTermination()
         assert paths(state) == [f"{name[:-1]} path"] * 2, wm.explain_stream(state)
@@ -189,7 +189,7 @@ def test_a_batch_is_known_again_whichever_way_it_came(streams: Streams) -> None:
 
 @pytest.mark.parametrize("first", ["rows", pytest.param("files", marks=pytest.mark.slow)])
 def test_a_query_goes_on_on_the_other_path(
-    streams: Streams, first: str, monkeypatch: pytest.MonkeyPatch
+    brief: Streams, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first run ends when one instance has committed a batch and Spark has not."""
     made = [by_spark, lambda frame: frame]
@@ -197,20 +197,20 @@ def test_a_query_goes_on_on_the_other_path(
         made.reverse()
 
     def joined(path: Any) -> DataFrame:
-        left, right = path(streams.stream("left")), path(streams.stream("right"))
+        left, right = path(brief.stream("left")), path(brief.stream("right"))
         return wm.join_streams(
-            left, right, "k", state=streams.path / "state", ticks=None, instances=2
+            left, right, "k", state=brief.path / "state", ticks=None, instances=2
         )
 
     with monkeypatch.context() as patched:
-        fault = Always("emit", "raise", streams.path / "struck")
+        fault = Always("emit", "raise", brief.path / "struck")
         patched.setattr("watersmeet.spark.streams.join.run_batch", fault)
         with pytest.raises(StreamingQueryException, match="the fault that the test asked for"):
-            streams.start(joined(made[0])).awaitTermination()
-    assert 1 in streams.versions()[0]
-    assert not (streams.path / "checkpoint" / "commits" / "1").exists()
-    streams.start(joined(made[1])).awaitTermination()
-    assert streams.output() == streams.expected()
+            brief.start(joined(made[0])).awaitTermination()
+    assert 1 in brief.versions()[0]
+    assert not (brief.path / "checkpoint" / "commits" / "1").exists()
+    brief.start(joined(made[1])).awaitTermination()
+    assert brief.output() == brief.expected()
 
 
 class Always(Fault):
@@ -307,6 +307,7 @@ def test_a_file_that_only_spark_can_read_is_left_to_spark_by_the_next_run(
     assert paths(streams.path / "state") == ["row path", "file path"]
 
 
+@pytest.mark.slow
 def test_sparks_watermark_is_the_same(spark: SparkSession, tmp_path: Path) -> None:
     """What follows the join goes by the watermark of a stream whose rows Spark has not seen."""
     found = {}

@@ -115,7 +115,7 @@ def expected(
 
 # Every mechanism twice, and the two that differ most as often as it takes to meet every failure.
 ATTEMPTS = [
-    pytest.param(seed, name, marks=[pytest.mark.slow] if seed > 1 and not often else [])
+    pytest.param(seed, name, marks=[pytest.mark.slow] if seed > (2 if often else 0) else [])
     for name, often in {
         "rpj": True, "pr-join": True, "hmj": False, "pmj": False, "hash-ripple": False,
     }.items()
@@ -326,17 +326,14 @@ def latest(plan: StreamPlan) -> dict[str, Any]:
     return stream_metrics(plan.state.uri)[-1]
 
 
-# They differ from rpj, hmj, ripple and diner in one decision.
-VARIANTS = (
-    "rpj-md", "rpj-dd", "hmj-all", "hmj-smallest", "hmj-largest", "sms", "dbo", "diner-plain",
-    "pmj-sorted",
-)  # fmt: skip
+# Of each mechanism one, and of those that join in stages two.
+STAND_FOR_OTHERS = ("rpj", "xjoin", "pr-join", "diner")
 
 
 @pytest.mark.parametrize(
     "algorithm",
     [
-        pytest.param(name, marks=[pytest.mark.slow] if name in VARIANTS else [])
+        pytest.param(name, marks=() if name in STAND_FOR_OTHERS else pytest.mark.slow)
         for name in ALGORITHMS
         if name != "shj"
     ],

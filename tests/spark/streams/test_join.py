@@ -28,13 +28,10 @@ def test_every_row_comes_once(ran: Streams) -> None:
     assert ran.versions() == {0: [2, 3], 1: [2, 3]}
 
 
+@pytest.mark.slow  # tests/spark/streams/test_owed.py has what is spilled come with availableNow
 @pytest.mark.parametrize(
     "name",
-    [
-        name if name == "rpj" else pytest.param(name, marks=pytest.mark.slow)
-        for name in ALGORITHMS
-        if name not in ("shj", "pmj", "pmj-sorted")
-    ],
+    [name for name in ALGORITHMS if name not in ("shj", "pmj", "pmj-sorted")],
 )
 def test_what_is_spilled_comes_while_the_streams_stall(streams: Streams, name: str) -> None:
     """With the least memory there is, and batches without rows in which all work can be done."""
@@ -137,25 +134,34 @@ def test_any_number_of_instances_gives_the_same(streams: Streams, instances: int
     assert list(streams.versions()) == list(range(instances))
 
 
-def test_a_condition_on_the_pair(streams: Streams) -> None:
-    expected = streams.expected()
-    found = streams.run(condition=pc.field("a") < pc.field("b"))
+@pytest.mark.slow  # the next test has a condition, too
+def test_a_condition_on_the_pair(brief: Streams) -> None:
+    expected = brief.expected()
+    found = brief.run(condition=pc.field("a") < pc.field("b"))
     assert found == {row: count for row, count in expected.items() if row[1] < row[3]}
 
 
-def test_what_the_user_put_on_the_streams_holds(streams: Streams) -> None:
+def test_what_the_user_put_on_the_streams_holds(brief: Streams) -> None:
     from watersmeet.spark.streams.join import join_streams
 
-    left = streams.stream("left").where("a % 2 = 0").withColumn("twice", sf.col("a") * 2)
-    right = streams.stream("right").drop("b_text")
-    joined = join_streams(left, right, on="k", state=streams.path / "state", ticks=None)
-    streams.start(joined.where("twice > 100").select("twice", "b")).awaitTermination()
-    plain = [streams.spark.read.parquet(str(streams.path / side)) for side in ("left", "right")]
+    left = brief.stream("left").where("a % 2 = 0").withColumn("twice", sf.col("a") * 2)
+    right = brief.stream("right").drop("b_text")
+    joined = join_streams(
+        left,
+        right,
+        on="k",
+        condition=pc.field("a") < pc.field("b"),
+        state=brief.path / "state",
+        ticks=None,
+    )
+    brief.start(joined.where("twice > 100").select("twice", "b")).awaitTermination()
+    plain = [brief.spark.read.parquet(str(brief.path / side)) for side in ("left", "right")]
     plain[0] = plain[0].where("a % 2 = 0").withColumn("twice", sf.col("a") * 2)
-    expected = plain[0].join(plain[1], "k").where("twice > 100").select("twice", "b")
-    assert streams.output() == counted(expected)
+    expected = plain[0].join(plain[1], "k").where("twice > 100 AND a < b").select("twice", "b")
+    assert brief.output() == counted(expected)
 
 
+@pytest.mark.slow
 def test_batches_that_bring_nothing_to_some_instances(spark: SparkSession, tmp_path: Path) -> None:
     left = pa.table({"k": [1, 2, 3, 4], "a": [1, 2, 3, 4]})
     right = pa.table({"k": [4, 3, 2, 1], "b": [1, 2, 3, 4]})
@@ -166,13 +172,14 @@ def test_batches_that_bring_nothing_to_some_instances(spark: SparkSession, tmp_p
     assert {versions[-1] for versions in streams.versions().values()} == {4}
 
 
-def test_partitions_that_spark_has_moved_are_noticed(streams: Streams) -> None:
-    joined = streams.joined()
+def test_partitions_that_spark_has_moved_are_noticed(brief: Streams) -> None:
+    joined = brief.joined()
     with pytest.raises(StreamingQueryException, match=r"(?s)moved the join's.*repartition\(\)"):
-        streams.start(joined.coalesce(1)).awaitTermination()
-    assert not streams.outputs()
+        brief.start(joined.coalesce(1)).awaitTermination()
+    assert not brief.outputs()
 
 
+@pytest.mark.slow
 def test_moved_partitions_without_rows_are_noticed_too(spark: SparkSession, tmp_path: Path) -> None:
     left, right = pa.table({"k": [1], "a": [1]}), pa.table({"k": [1], "b": [1]})
     streams = Streams(spark, tmp_path, {"on": "k", "instances": 3}).write(left, right, batches=1)
@@ -181,17 +188,19 @@ def test_moved_partitions_without_rows_are_noticed_too(spark: SparkSession, tmp_
     assert not streams.outputs()
 
 
-def test_a_union_that_moves_partitions_is_noticed(streams: Streams) -> None:
-    joined = streams.joined()
-    others = streams.stream("left").selectExpr("k", "a", "a_text", "a", "a_text")
+@pytest.mark.slow
+def test_a_union_that_moves_partitions_is_noticed(brief: Streams) -> None:
+    joined = brief.joined()
+    others = brief.stream("left").selectExpr("k", "a", "a_text", "a", "a_text")
     with pytest.raises(StreamingQueryException, match=r"(?s)moved the join's.*repartition\(\)"):
-        streams.start(others.union(joined)).awaitTermination()
-    assert not streams.outputs()
+        brief.start(others.union(joined)).awaitTermination()
+    assert not brief.outputs()
 
 
-def test_what_follows_the_join_may_be_repartitioned(streams: Streams) -> None:
-    streams.start(streams.joined().repartition(1)).awaitTermination()
-    assert streams.output() == streams.expected()
+@pytest.mark.slow
+def test_what_follows_the_join_may_be_repartitioned(brief: Streams) -> None:
+    brief.start(brief.joined().repartition(1)).awaitTermination()
+    assert brief.output() == brief.expected()
 
 
 @pytest.mark.slow

@@ -33,6 +33,7 @@ def test_each_batch_is_counted(ran: Streams) -> None:
     assert sizes[-1] <= sum(path.stat().st_size for path in files)
 
 
+@pytest.mark.slow
 def test_flushes_say_why(streams: Streams) -> None:
     wide = Streams(streams.spark, streams.path / "wide", {"on": "k", "memory": "2MB"})
     text = pa.array(["x" * 2000] * len(LEFT))
@@ -45,19 +46,19 @@ def test_flushes_say_why(streams: Streams) -> None:
     assert any("instance 1, " in flush and "rows" in flush for flush in batch["latest_flushes"])
 
 
-def test_a_log_beside_sparks_own_progress(streams: Streams) -> None:
-    log = streams.path / "log.jsonl"
-    listener = wm.StreamLog(log, state=streams.path / "state")
-    streams.spark.streams.addListener(listener)
+def test_a_log_beside_sparks_own_progress(brief: Streams) -> None:
+    log = brief.path / "log.jsonl"
+    listener = wm.StreamLog(log, state=brief.path / "state")
+    brief.spark.streams.addListener(listener)
     try:
-        streams.run()
+        brief.run()
         # Events come on a thread of their own, and a batch's last.
-        streams.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+        brief.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     finally:
-        streams.spark.streams.removeListener(listener)
+        brief.spark.streams.removeListener(listener)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert [line["batch"] for line in lines] == [0, 1, 2, 3]
-    assert [line["join"] for line in lines] == wm.stream_metrics(streams.path / "state")
+    assert [line["batch"] for line in lines] == [0, 1]
+    assert [line["join"] for line in lines] == wm.stream_metrics(brief.path / "state")
     for line in lines:
         assert line["spark"]["batchId"] == line["batch"]
         assert line["spark"]["id"] == line["query"]
