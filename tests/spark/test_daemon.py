@@ -88,6 +88,23 @@ def test_a_worker_is_born_with_everything_loaded(spark: SparkSession) -> None:
     assert "watersmeet.spark.routing" in loaded
 
 
+@pytest.mark.spark
+def test_tasks_of_all_kinds_are_given_to_the_same_workers(spark: SparkSession) -> None:
+    """A daemon for each kind would load everything again."""
+    from watersmeet.spark.jobs import Partitions, run_tasks
+
+    def daemon(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield batch.from_pydict({"pid": pa.array([os.getppid()], pa.int32())})
+
+    rows = spark.range(0, 1, 1, 1)
+    of_the_user = {row.pid for row in rows.mapInArrow(daemon, "pid int").collect()}
+    ours = run_tasks(spark, [0], lambda _: os.getppid(), at_once=1, query="q", what="w")
+    over_rows = Partitions(rows, lambda _, __: os.getppid(), query="q", what="w").run([0], what="w")
+    assert of_the_user == {*ours, *over_rows}
+    assert "SPARK_SIMPLIFIED_TRACEBACK" not in spark.sparkContext.environment
+
+
 BROKEN = "print('nothing that belongs here')\nraise ImportError('no such thing')\n"
 BUSY = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
 

@@ -31,6 +31,8 @@ from watersmeet.spark.aggregates.blocks import PartitionBlocks
 from watersmeet.spark.aggregates.cuts import Cut
 from watersmeet.spark.jobs import Partitions
 from watersmeet.spark.scans.relation import StagedRows, open_relation
+from watersmeet.spark.text_partitions import Place
+from watersmeet.store.exchange import ExchangeDir
 
 pytestmark = pytest.mark.spark
 
@@ -278,12 +280,18 @@ def with_groups(folder: Path, groups: Callable[[int], list[int]]) -> Path:
     return folder
 
 
+def nowhere() -> ExchangeDir:
+    raise AssertionError("these rows need no storage")
+
+
 def rows_of_partitions(frame: DataFrame) -> list[int]:
     """As Spark has cut them."""
     relation = open_relation(frame, argument="left")
     assert isinstance(relation, StagedRows)
     counted = PartitionBlocks.of(relation).open(
-        lambda batches, _: sum(map(len, batches)), query="q", what="rows"
+        lambda batches, _: sum(map(len, batches)),
+        Place(frame.sparkSession, "q", 2, nowhere),
+        what="rows",
     )
     return counted.run(range(counted.count), what="rows")
 

@@ -4,6 +4,9 @@ When a session starts, it takes the Python of its workers from PYSPARK_PYTHON, o
 from PATH. If an environment is not activated, that is another Python, without our packages. On one
 machine our own functions can be run with the Python of this process instead; other functions are
 not affected.
+
+All of them are run by the same worker processes: Spark keeps a daemon, and workers, for each set of
+variables that functions are given, and gives those of RDDs one less than those of DataFrames.
 """
 
 from __future__ import annotations
@@ -31,11 +34,16 @@ ours = importlib.util.find_spec("watersmeet")
 print(json.dumps([sys.version_info[:2], missing, ours and list(ours.submodule_search_locations)]))
 """
 _PATIENCE_S = 60.0
+# Spark sets it for functions of DataFrames. A second daemon would load our packages again, for
+# three seconds of processor time, when the first rows are waited for.
+_TRACEBACK = "SPARK_SIMPLIFIED_TRACEBACK"
 _HERE = Path(__file__).resolve().parents[1]
 
 _lock = threading.RLock()
-_own: weakref.WeakKeyDictionary[SparkContext, tuple[int, str]] = weakref.WeakKeyDictionary()
-"""For contexts that run our functions now: how many calls do so, and their Python before."""
+_own: weakref.WeakKeyDictionary[SparkContext, tuple[int, str, str | None]]
+_own = weakref.WeakKeyDictionary()
+"""For contexts that run our functions now: how many calls do so, and before them their Python, and
+`_TRACEBACK`."""
 _fitting: dict[str, bool] = {}
 
 
@@ -55,23 +63,30 @@ def interpreter_of(spark: SparkSession) -> str:
 
 @contextlib.contextmanager
 def our_python(spark: SparkSession) -> Iterator[None]:
-    """Functions that are given to Spark in here run on a Python that has our packages."""
+    """Functions that are given to Spark in here run on a Python that has our packages, in the
+    same workers whatever they are given for."""
     context = spark.sparkContext
     wanted = interpreter_of(spark)
     with _lock:
-        count, own = _own.get(context, (0, context.pythonExec))
-        _own[context] = (count + 1, own)
+        before = (0, str(context.pythonExec), context.environment.get(_TRACEBACK))
+        count, own, traceback = _own.get(context, before)
+        _own[context] = (count + 1, own, traceback)
         context.pythonExec = wanted
+        context.environment[_TRACEBACK] = "1"
     try:
         yield
     finally:
         with _lock:
-            count, own = _own[context]
+            count, own, traceback = _own[context]
             if count > 1:
-                _own[context] = (count - 1, own)
+                _own[context] = (count - 1, own, traceback)
             else:
                 del _own[context]
                 context.pythonExec = own
+                if traceback is None:
+                    del context.environment[_TRACEBACK]
+                else:
+                    context.environment[_TRACEBACK] = traceback
 
 
 def _fits(program: str) -> bool:
