@@ -357,7 +357,7 @@ def test_rows_that_do_not_follow_the_key_are_read_in_parts(
         assert_same(by_group(looks[-1].answer.to_pylist(), ["g"]), by_group(expected, ["g"]))
 
 
-@pytest.mark.parametrize("name", ["csv", "mixed"])
+@pytest.mark.parametrize("name", [pytest.param("csv", marks=pytest.mark.slow), "mixed"])
 def test_of_a_large_side_that_fits_rows_may_need_some_or_all(
     spark: SparkSession,
     places: Path,
