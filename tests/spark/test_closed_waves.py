@@ -18,6 +18,7 @@ import watersmeet as wm
 from tests.spark.workers import workers
 from watersmeet.errors import InputChanged
 from watersmeet.spark.scans.ranges import ranges_of
+from watersmeet.spark.scans.relation import PlainScan
 from watersmeet.spark.tables import instances
 from watersmeet.spark.tables.instances import JoinTask
 from watersmeet.spark.tables.plan import Plan
@@ -119,9 +120,8 @@ def test_a_footer_that_tells_less_than_there_is_ends_the_run(
 ) -> None:
     """Rows that should have met in a wave before would be lost."""
 
-    def narrowed(scan: Any, column: str) -> list[tuple[int, int] | None]:
-        found = ranges_of(scan, column)
-        return [each and (each[1], each[1]) for each in found]
+    def narrowed(scan: PlainScan, column: str) -> list[tuple[int, int] | None]:
+        return [each and (each[1], each[1]) for each in ranges_of(scan, column)]
 
     monkeypatch.setattr("watersmeet.spark.tables.stretches.ranges_of", narrowed)
     with wm.join(*pair, "k") as run, pytest.raises(InputChanged, match="outside of those that"):
