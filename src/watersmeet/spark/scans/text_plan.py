@@ -47,6 +47,7 @@ _DEFAULTS = {
     "ignoreleadingwhitespace": "false",
     "ignoretrailingwhitespace": "false",
 }
+_NOT_FOR_COPIES = {*HARMLESS_OPTIONS, _HEADER}
 _KNOWN = {*_WITHOUT_EFFECT, *_DEFAULTS, *_SEPARATOR, _HEADER, _NULL, _EMPTY}
 _LEGACY_TIME = "spark.sql.legacy.timeParserPolicy"
 _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
@@ -182,8 +183,8 @@ def _reader(fields: Sequence[StructField], options: dict[str, str]) -> SparkRead
     schema = StructType(
         [StructField(column_name(place), field.dataType) for place, field in enumerate(fields)]
     )
-    kept = {name: text for name, text in options.items() if name not in HARMLESS_OPTIONS}
-    kept |= {_HEADER: "true", "inferschema": "false"}
+    kept = {name: text for name, text in options.items() if name not in _NOT_FOR_COPIES}
+    kept |= {"inferschema": "false"}
     return SparkReader(schema.json(), tuple(kept.items()))
 
 
