@@ -122,6 +122,8 @@ def finely(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are cut wherever, and little text is read at a time."""
     monkeypatch.setattr("watersmeet.spark.scans.text._LEAST_BYTES", 1)
     monkeypatch.setattr("watersmeet.spark.scans.text._CHUNK_BYTES", 999)
+    # However many lines are left to Spark.
+    monkeypatch.setattr("watersmeet.spark.scans.text_plan._MOST_REFUSED", 1.0)
 
 
 def joined(run: Any) -> list[str]:
@@ -251,12 +253,9 @@ def test_aggregates_over_text(
 @pytest.mark.slow
 @pytest.mark.usefixtures("finely")
 @pytest.mark.parametrize("seed", range(24))
-def test_files_of_random_lines(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+def test_files_of_random_lines(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """Headers, line ends, separators and lines of all kinds, wherever they are, and however many
     of them are not plain."""
-    monkeypatch.setattr("watersmeet.spark.scans.text_plan._MOST_REFUSED", 1.0)
     chosen = random.Random(seed)
     separator, header = chosen.choice(",;\t| "), chosen.random() < 0.5
     kinds = {"k": "int", "v": chosen.choice(["double", "decimal(7,2)", "date", "boolean"])}
