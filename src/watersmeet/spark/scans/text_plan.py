@@ -56,8 +56,8 @@ _CHAR = "__CHAR_VARCHAR_TYPE_STRING"
 _HEADER_BYTES, _LONGEST_HEADER = 4096, 1 << 20
 # What is looked at before all else: so many places, and so much text at each.
 _LOOKED_AT, _LOOKED_BYTES = 3, 64 * 1024
-# Of the lines that are looked at: with one in a thousand left to Spark a join of 33 MB took 1.2 times
-# the processor time that it took with all of them, and with one in a hundred twice.
+# Of the lines that are looked at: with one in a thousand left to Spark, a join of 33 MB took 1.2
+# times the processor time that it took with all of them, and with one in a hundred twice.
 _MOST_REFUSED = 1 / 1000
 
 
