@@ -122,6 +122,8 @@ def finely(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files are cut wherever, and little text is read at a time."""
     monkeypatch.setattr("watersmeet.spark.scans.text._LEAST_BYTES", 1)
     monkeypatch.setattr("watersmeet.spark.scans.text._CHUNK_BYTES", 999)
+    # However many lines are left to Spark.
+    monkeypatch.setattr("watersmeet.spark.scans.text_plan._MOST_REFUSED", 1.0)
 
 
 def joined(run: Any) -> list[str]:
@@ -248,6 +250,56 @@ def test_aggregates_over_text(
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("finely")
+@pytest.mark.parametrize("seed", range(24))
+def test_files_of_random_lines(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Headers, line ends, separators and lines of all kinds, wherever they are, and however many
+    of them are not plain."""
+    chosen = random.Random(seed)
+    separator, header = chosen.choice(",;\t| "), chosen.random() < 0.5
+    kinds = {"k": "int", "v": chosen.choice(["double", "decimal(7,2)", "date", "boolean"])}
+    kinds["s"] = "string"
+    strange = chosen.choice([0.0, 0.01, 0.1, 0.5])
+    simple = {"double": "-1.5", "decimal(7,2)": "99999.99", "date": "2024-02-29", "boolean": "true"}
+    usual = [simple[kinds["v"]], "", '""', "NULL"]
+    odd = [
+        "NaN",
+        " 5",
+        '"a""b"',
+        '"a\\"b"',
+        "\\",
+        'a"b',
+        '"',
+        "+3",
+        "1e400",
+        "2024-2-3",
+        "\x00",
+        "\r",
+    ]
+    odd += ["\ufeff", "ä", '"x y"', "1d", "TRUE", "٣"]
+
+    def field() -> str:
+        return chosen.choice(odd if chosen.random() < strange else usual)
+
+    def line() -> str:
+        if chosen.random() < 0.03:
+            return chosen.choice(["", " ", "\ufeff", "\t", separator * 5, "1", '"'])
+        return separator.join([str(chosen.randrange(30)), field(), field()])
+
+    for number in range(3):
+        lines = [line() for _ in range(chosen.randrange(400))]
+        end = chosen.choice(["\n", "\r\n"])
+        text = chosen.choice(["", "", "\ufeff", "\n", "\n\ufeff", " \n"]) + end.join(lines)
+        (tmp_path / f"{number}.csv").write_bytes((text + chosen.choice(["", end])).encode())
+    schema = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+    reader = spark.read.schema(schema).options(sep=separator, header=header, nullValue="NULL")
+    frame = reader.csv(str(tmp_path))
+    text_scan(frame)
+    with wm.join(frame, others(spark), "k", "left") as run:
+        assert texts(run.to_df()) == texts(frame.join(others(spark), "k", "left"))
+
+
 # ---- mistakes that would be noticed --------------------------------------------------------------
 
 
@@ -367,7 +419,7 @@ def test_files_that_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> No
     assert refused(packed) == "its files are compressed (.gz)"
     numbers.write.csv(str(tmp_path / "quotes"))
     quotes = spark.read.csv(str(tmp_path / "quotes"), schema="id long, name string")
-    assert refused(quotes).startswith("many of its lines are not plain: a line has a quoted field")
+    assert refused(quotes).startswith("many of its lines are not plain: a line has a quote")
     (tmp_path / "header").mkdir()
     (tmp_path / "header" / "a.csv").write_bytes(b"a\rb\n1\n")
     header = spark.read.csv(str(tmp_path / "header"), schema="a int", header=True)

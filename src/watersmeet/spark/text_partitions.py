@@ -12,6 +12,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -56,6 +57,7 @@ class _Copy:
     name: str
     lines: int
     reason: str
+    has_header: bool
 
 
 @dataclass(frozen=True)
@@ -161,11 +163,17 @@ class TextPartitions(Generic[Result]):
         return found
 
     def _read(self, storage: ExchangeDir, copies: Sequence[_Copy]) -> DataFrame:
+        kinds = [[copy for copy in copies if copy.has_header is header] for header in (True, False)]
+        first, *others = (self._read_alike(storage, some) for some in kinds if some)
+        return reduce(DataFrame.union, others, first)
+
+    def _read_alike(self, storage: ExchangeDir, copies: Sequence[_Copy]) -> DataFrame:
         reader = self._place.spark.read.options(
             # A session may be set to ignore files that are missing or damaged.
             ignoreMissingFiles=False,
             ignoreCorruptFiles=False,
             **dict(self._scan.reader.options),
+            header=copies[0].has_header,
         )
         schema = StructType.fromJson(json.loads(self._scan.reader.schema))
         paths = [storage.path_of(copy.name) for copy in copies]
@@ -233,15 +241,15 @@ def _copy(scan: TextScan, part: TextRange, storage: ExchangeDir) -> _Copy | None
     name = storage.new_name("lines", "csv")
     out: pa.NativeFile | None = None
     lines, first = 0, ""
+    # With a header the parser has had its first line, and takes no mark away.
+    beginning = _beginning(scan.files[part.file]) if part.start == 0 else None
 
     def append(text: pa.Buffer, reason: str) -> None:
         nonlocal out, lines, first
         if out is None:
-            text = text.slice(_marks(scan.files[part.file]) if part.start == 0 else 0)
             out, first = storage.open_output(name), reason
             with storage.writing():
-                # The parser takes a mark of UTF-8 away where its first line has one.
-                out.write(scan.header)
+                out.write(scan.header if beginning is None else beginning)
         ended = text.to_pybytes()
         ended += b"" if ended.endswith(b"\n") else b"\n"
         lines += ended.count(b"\n")
@@ -254,22 +262,23 @@ def _copy(scan: TextScan, part: TextRange, storage: ExchangeDir) -> _Copy | None
         return None
     with storage.writing():
         out.close()
-    return _Copy(part, name, lines, first)
+    return _Copy(part, name, lines, first, has_header=beginning is None)
 
 
-def _marks(file: DataFile) -> int:
-    """Bytes of marks of UTF-8 that Spark takes away from the first line that is not blank, which is
-    the first that is not plain if it has one: Hadoop one with which the file begins, and the parser
-    one of its first line."""
+def _beginning(file: DataFile) -> bytes | None:
+    """What stands before a copy of the first lines of a file, if its first line that is not blank
+    begins with a mark of UTF-8: that line is not plain, and so the first of the copy.
+
+    Hadoop takes such a mark away where a file begins with it, and the parser from its first line.
+    """
     with Path(file.path).open("rb") as opened:
         head = opened.read(_HEAD_BYTES)
     begin = next((at for at, byte in enumerate(head) if byte > ord(" ")), len(head))
-    if begin and head[begin - 1 : begin] not in (b"\n", b"\r"):
-        return 0
-    marks = 0
-    while marks < (1 if begin else 2) and head.startswith(MARK, begin + marks * len(MARK)):
-        marks += 1
-    return marks * len(MARK)
+    if not head.startswith(MARK, begin):
+        return None
+    if not begin:
+        return b""
+    return b"\n" if head[begin - 1 : begin] in (b"\n", b"\r") else None
 
 
 def _stored(

@@ -46,7 +46,7 @@ class TextRange:
 
 @dataclass(frozen=True)
 class SparkReader:
-    """How Spark reads lines that are copied behind a `header`, as plain values."""
+    """How Spark reads copies of lines, as plain values."""
 
     schema: str
     """In Spark's JSON. Columns are called by their places."""
@@ -125,8 +125,7 @@ class TextScan:
 
     @property
     def header(self) -> bytes:
-        """Of files for Spark. What it does to the first line of a file does not happen to others
-        then."""
+        """Of copies of lines."""
         names = map(column_name, range(len(self.layout.kinds)))
         return f"{self.layout.separator.join(names)}\n".encode()
 
