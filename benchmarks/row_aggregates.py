@@ -1,7 +1,8 @@
-"""Aggregates over TPC-H where only Spark can compute lineitem: from text, or by a function.
+"""Aggregates over TPC-H where lineitem is no plain Parquet: CSV files, or a column of a function.
 
-Nothing is known of such a side before it is computed, not even how many rows it has. Spark computes
-some of its partitions for each look, in a random order; orders is in Parquet files.
+Nothing is known of such a side before it is computed, not even how many rows it has. For each look
+our tasks read some ranges of the CSV files, or Spark computes some partitions, in a random order;
+orders is in Parquet files.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def run(places: Places, *, quick: bool) -> Section:
                 measured.found[way, name] = measure(process, tables, way, name, measured)
     return Section(
         name="row-aggregates",
-        title="Aggregates over TPC-H where only Spark can compute lineitem",
+        title="Aggregates over TPC-H where lineitem is no plain Parquet",
         note=f"Scale {scale:g}, lineitem from CSV files, or from Parquet with a column that an "
         "Arrow function of the user's computes; orders in Parquet. `1%` is when the widest "
         "interval (95%) is within 1%, `trusted` when no cell is marked any more either: of an "
@@ -128,7 +129,7 @@ def _claims(measured: Measured, key: tuple[str, str]) -> list[Claim]:
     case = f"{WAYS[way]}, {name}"
     return [
         Claim(
-            claim=f"First interval where only Spark can compute lineitem, {case}",
+            claim=f"First interval where lineitem is no plain Parquet, {case}",
             target="within 2 s of the call",
             measured=f"{found['first']:.2f} s",
             holds=found["first"] <= 2,

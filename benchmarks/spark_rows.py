@@ -1,10 +1,10 @@
-"""What `wm.join` costs beside Spark's own join where only Spark can compute the rows.
+"""What `wm.join` costs beside Spark's own join where its inputs are no plain Parquet files.
 
-2 M x 2 M rows from CSV and JSON, with a Python function, cached, and united: plans without a
-shuffle, which are computed some partitions at a time. Beside them a union that takes the file path,
-rows that come behind a shuffle, and what is computed at once: a shuffle of random rows, two
-partitions, a limit. Spark's own join is the better of two, with its own 200 shuffle partitions and
-with 8, which suit two cores.
+2 M x 2 M rows. Of CSV files, and of unions of Parquet files, our tasks read the rows. JSON files,
+CSV files behind a union, a Python function and cached rows are plans without a shuffle, of which
+Spark computes some partitions at a time. Then rows that come behind a shuffle, and what is computed
+at once: a shuffle of random rows, two partitions, a limit. Spark's own join is the better of two,
+with its own 200 shuffle partitions and with 8, which suit two cores.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROWS, FILES = 2_000_000, 10
 MEMORY = 1024 * MB
 PARTITIONS = 8
 PLANS = {
-    "csv": "CSV files",
+    "csv": "CSV files (file path)",
     "json": "JSON files",
     "udf": "a Python function on each side",
     "cached": "cached rows",
@@ -75,7 +75,7 @@ def run(places: Places, *, quick: bool) -> Section:
                     print(f"  {repetition} {name}: {said}", file=sys.stderr, flush=True)
     return Section(
         name="spark-rows",
-        title="Tables that only Spark can read, on Spark",
+        title="Tables that are no plain Parquet files, on Spark",
         note=f"{rows:,} rows a side, {right[0]:,} results to the noop sink, two tasks at a time, "
         "on a warm session. `to Spark` is beside the better of Spark's own joins of the same rows.",
         rows=[_row(measured, plan, name) for plan, each in names.items() for name in each.values()],
