@@ -223,7 +223,7 @@ def test_joins_of_many_and_bands_over_text(
 
 
 @pytest.mark.usefixtures("finely")
-@pytest.mark.parametrize("memory", ["1GB", "10kB"])
+@pytest.mark.parametrize("memory", ["1GB", pytest.param("10kB", marks=pytest.mark.slow)])
 def test_aggregates_over_text(
     spark: SparkSession,
     plain: DataFrame,
@@ -331,7 +331,14 @@ def headers_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("finely")
 @pytest.mark.parametrize(
     "mistake",
-    [None, what_spark_parsed_is_not_read, a_range_is_read_twice, headers_are_read],
+    [
+        None,
+        what_spark_parsed_is_not_read,
+        *(
+            pytest.param(m, marks=pytest.mark.slow)
+            for m in (a_range_is_read_twice, headers_are_read)
+        ),
+    ],
 )
 def test_a_lost_line_is_noticed(
     spark: SparkSession,
@@ -350,6 +357,7 @@ def test_a_lost_line_is_noticed(
 # ---- failures ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("in_waves", "finely")
 def test_workers_are_killed_while_text_is_read(spark: SparkSession, mixed: DataFrame) -> None:
     right = others(spark)

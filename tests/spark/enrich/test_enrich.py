@@ -58,9 +58,8 @@ def database(spark: SparkSession) -> str:
     return "enrich_types"
 
 
-@pytest.mark.parametrize(
-    "pairs", [{key: key for key in KEYS}, pytest.param(PAIRS, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("pairs", [{key: key for key in KEYS}, PAIRS])
 def test_keys_of_every_type_in_tables_that_spark_wrote(
     spark: SparkSession, database: str, tmp_path: Path, pairs: dict[str, str]
 ) -> None:

@@ -42,6 +42,7 @@ def test_all_is_there_when_both_have_ended(brief: Streams, how: str) -> None:
     assert brief.run() == expected
 
 
+@pytest.mark.slow
 def test_what_was_spilled_comes_in_the_clean_up(streams: Streams) -> None:
     wide = Streams(streams.spark, streams.path / "wide", {"on": "k", "ends": ENDS})
     text = pa.array(["x" * 2000] * len(LEFT))
@@ -59,7 +60,8 @@ def test_what_was_spilled_comes_in_the_clean_up(streams: Streams) -> None:
     assert sum(batch["rows_out"] for batch in batches) == expected.total()
 
 
-@pytest.mark.parametrize("name", [pytest.param("shj", marks=pytest.mark.slow), "pmj"])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["shj", "pmj"])
 def test_algorithms_that_do_not_use_stalls(brief: Streams, name: str) -> None:
     expected = brief.expected()
     for side in ("left", "right"):

@@ -109,9 +109,8 @@ def test_columns_in_paths_filters_and_computed_columns(typed: Typed) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "key", ["text", *(pytest.param(k, marks=pytest.mark.slow) for k in OTHER_KEYS)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("key", ["text", *OTHER_KEYS])
 def test_rows_go_where_spark_would_send_them(typed: Typed, key: str) -> None:
     """A query that begins on the row path goes on with files: partners have to meet."""
     typed.lay_out()
