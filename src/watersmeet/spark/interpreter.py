@@ -34,8 +34,8 @@ ours = importlib.util.find_spec("watersmeet")
 print(json.dumps([sys.version_info[:2], missing, ours and list(ours.submodule_search_locations)]))
 """
 _PATIENCE_S = 60.0
-# Spark sets it for functions of DataFrames. A second daemon would load our packages again, for
-# three seconds of processor time, when the first rows are waited for.
+# Spark sets it for functions of DataFrames. A second daemon would load our packages again, which
+# takes three seconds of processor time, when a session's first tasks are waited for.
 _TRACEBACK = "SPARK_SIMPLIFIED_TRACEBACK"
 _HERE = Path(__file__).resolve().parents[1]
 
