@@ -21,6 +21,7 @@ from watersmeet.spark.scans.ranges import ranges_of
 from watersmeet.spark.scans.relation import PlainScan
 from watersmeet.spark.tables import instances
 from watersmeet.spark.tables.instances import JoinTask
+from watersmeet.spark.tables.opening import InWaves
 from watersmeet.spark.tables.plan import Plan
 from watersmeet.spark.tables.run import JoinRun
 
@@ -81,7 +82,9 @@ def test_each_wave_has_its_share_of_all_rows(pair: Pair, how: str, on: str | lis
         waves = in_waves(run)
     assert all_of(waves) == expected
     so_far = [sum(all_of(waves[:number]).values()) / expected.total() for number in range(1, 5)]
-    assert so_far == pytest.approx(list(run._opened.way.ends), abs=0.1)  # type: ignore[union-attr]
+    assert run._opened is not None
+    assert isinstance(run._opened.way, InWaves)
+    assert so_far == pytest.approx(list(run._opened.way.ends), abs=0.1)
     left, right = (table.count() for table in pair)
     assert run.metrics.rows_read == (left, right)
 
