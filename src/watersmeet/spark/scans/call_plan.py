@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +37,7 @@ from watersmeet.spark.scans.files import JavaObject
 from watersmeet.spark.scans.filters import ExprId, Node, Translation
 from watersmeet.spark.scans.formulas import Computed
 from watersmeet.spark.scans.refusal import Refused
+from watersmeet.words import count_text
 
 NODE = "org.apache.spark.sql.catalyst.plans.logical.ArrowEvalPython"
 """The plan's node that calls functions on rows in Arrow's form."""
@@ -137,7 +138,7 @@ class CallReader:
         ]
         kinds = [StructField(f"_{place}", kind) for place, kind in enumerate(self._types)]
         calls = Calls(
-            text=", ".join(each.sql() for each in live),
+            text=_text([str(each.sql()) for each in live]),
             functions=tuple(functions),
             results=tuple(results),
             arguments=tuple(self._arguments),
@@ -205,6 +206,11 @@ class CallReader:
         self._types.append(kind)
         self._arguments.append(Computed(text, tree))
         return len(self._arguments) - 1
+
+
+def _text(calls: Sequence[str]) -> str:
+    first, *others = calls
+    return f"{first} and {count_text(len(others), 'more function')}" if others else first
 
 
 def _type_of(live: JavaObject, text: str) -> DataType:

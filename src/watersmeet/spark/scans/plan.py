@@ -49,6 +49,7 @@ PARQUET = f"{_SQL}execution.datasources.parquet.ParquetFileFormat"
 CSV = f"{_SQL}execution.datasources.csv.CSVFileFormat"
 
 _REASONS = {
+    "BatchEvalPython": "it calls a Python function without Arrow",
     "InMemoryRelation": "it is cached",
     "LogicalRDD": "its rows come from an RDD or a checkpoint",
     "LocalRelation": "its rows were given in the program",
