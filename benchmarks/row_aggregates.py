@@ -57,9 +57,9 @@ def run(places: Places, *, quick: bool) -> Section:
         title="Aggregates over TPC-H where lineitem is no plain Parquet",
         note=f"Scale {scale:g}, lineitem from CSV files, or from Parquet with a column that an "
         "Arrow function of the user's computes, which our tasks call, or one that is given a "
-        "partition piece by piece, which only Spark can; orders in Parquet. `1%` is when the widest "
-        "interval (95%) is within 1%, `trusted` when no cell is marked any more either: of an "
-        "unread partition nothing is known, and a single one may hold what no other does. Exact "
+        "partition piece by piece, which only Spark can; orders in Parquet. `1%` is when the "
+        "widest interval (95%) is within 1%, `trusted` when no cell is marked any more either: of "
+        "an unread partition nothing is known, and a single one may hold what no other does. Exact "
         "is after all looks. Spark answers at its end only.",
         rows=[row for key in measured.found for row in _rows(measured, key)],
         claims=[claim for key in measured.found for claim in _claims(measured, key)],

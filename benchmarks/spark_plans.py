@@ -30,7 +30,7 @@ def _as_json(stage: Stage, table: Table) -> DataFrame:
 
 
 def _with_udf(stage: Stage, table: Table, *, arrow: bool = True) -> DataFrame:
-    """With a function of Python's that gives each value back. Without Arrow, only Spark can call it."""
+    """With a function of Python's that gives each value back. Only Spark calls it without Arrow."""
     *others, value = table.columns
     same = sf.udf(lambda value: value, "double", useArrow=arrow)
     return stage.table(table).select(*others, same(value).alias(value))

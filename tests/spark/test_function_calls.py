@@ -176,12 +176,13 @@ def test_functions_of_functions_of_computed_columns_with_filters_between_them(
     frame: DataFrame,
 ) -> None:
     more = sf.udf(lambda value, by=1: None if value is None else value + by, "bigint")
+    thrice = sf.udf(lambda value: None if value is None else 3 * value, "bigint")
     weigh, double = sf.pandas_udf(weighed, "double"), sf.arrow_udf(doubled, "bigint")
     chosen = (
         frame.where("small <> 3")
         .select(
             "id",
-            more(more("small", frame.id * 2)).alias("m"),
+            thrice(more("small", frame.id * 2)).alias("m"),
             more("small", by=frame.id % 5).alias("by"),
             weigh(b=frame.d, a=frame.small + 1).alias("g"),
             double("small").alias("t"),
