@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 import watersmeet as wm
 from benchmarks.relations import Relations
@@ -26,6 +28,16 @@ def _as_it_is() -> Any:
 
     def same(values):  # type: ignore[no-untyped-def]
         return values
+
+    return sf.arrow_udf(same, "decimal(15,2)")  # type: ignore[attr-defined]
+
+
+def _piece_by_piece() -> Any:
+    """The same as a function that goes through a partition, which only Spark can call."""
+    from pyspark.sql import functions as sf
+
+    def same(pieces: Iterator[pa.Array]) -> Iterator[pa.Array]:
+        yield from pieces
 
     return sf.arrow_udf(same, "decimal(15,2)")  # type: ignore[attr-defined]
 
@@ -57,6 +69,8 @@ class Question:
             lineitem = spark.read.parquet(relations.right.folder)
         if way == "function":
             lineitem = lineitem.withColumn("l_discount", _as_it_is()("l_discount"))
+        elif way == "pieces":
+            lineitem = lineitem.withColumn("l_discount", _piece_by_piece()("l_discount"))
         orders = spark.read.parquet(relations.left.folder)
         return lineitem, orders if self.where is None else orders.where(self.where)
 

@@ -1,8 +1,8 @@
-"""Aggregates over TPC-H where lineitem is no plain Parquet: CSV files, or a column of a function.
+"""Aggregates over TPC-H where lineitem is no plain Parquet: CSV, or with a column of a function.
 
 Nothing is known of such a side before it is computed, not even how many rows it has. For each look
-our tasks read some ranges of the CSV files, or Spark computes some partitions, in a random order;
-orders is in Parquet files.
+our tasks read some ranges of the CSV files, or row groups of which they call a function, or Spark
+computes some partitions, in a random order; orders is in Parquet files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.spark_outside import SparkProcess
 
 MEMORY = 1024 * MB
 PERCENT = 0.01
-WAYS = {"csv": "CSV", "function": "a function"}
+WAYS = {"csv": "CSV", "function": "a function", "pieces": "a function of pieces"}
 QUICK, FULL = (0.1, 60), (10, 100)
 
 
@@ -56,9 +56,10 @@ def run(places: Places, *, quick: bool) -> Section:
         name="row-aggregates",
         title="Aggregates over TPC-H where lineitem is no plain Parquet",
         note=f"Scale {scale:g}, lineitem from CSV files, or from Parquet with a column that an "
-        "Arrow function of the user's computes; orders in Parquet. `1%` is when the widest "
-        "interval (95%) is within 1%, `trusted` when no cell is marked any more either: of an "
-        "unread partition nothing is known, and a single one may hold what no other does. Exact "
+        "Arrow function of the user's computes, which our tasks call, or one that is given a "
+        "partition piece by piece, which only Spark can; orders in Parquet. `1%` is when the "
+        "widest interval (95%) is within 1%, `trusted` when no cell is marked any more either: of "
+        "an unread partition nothing is known, and a single one may hold what no other does. Exact "
         "is after all looks. Spark answers at its end only.",
         rows=[row for key in measured.found for row in _rows(measured, key)],
         claims=[claim for key in measured.found for claim in _claims(measured, key)],

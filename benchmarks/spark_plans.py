@@ -29,10 +29,10 @@ def _as_json(stage: Stage, table: Table) -> DataFrame:
     return _from_files(stage, table, "json")
 
 
-def _with_udf(stage: Stage, table: Table) -> DataFrame:
-    """With a function of Python's that gives each value back."""
+def _with_udf(stage: Stage, table: Table, *, arrow: bool = True) -> DataFrame:
+    """With a function of Python's that gives each value back. Only Spark calls it without Arrow."""
     *others, value = table.columns
-    same = sf.udf(lambda value: value, "double")
+    same = sf.udf(lambda value: value, "double", useArrow=arrow)
     return stage.table(table).select(*others, same(value).alias(value))
 
 
@@ -81,6 +81,7 @@ PLANS: dict[str, Callable[[Stage, Table], DataFrame]] = {
     "csv": _as_csv,
     "json": _as_json,
     "udf": _with_udf,
+    "udf by spark": lambda stage, table: _with_udf(stage, table, arrow=False),
     "union": _united,
     "mixed union": _partly_csv,
     "distinct": lambda stage, table: stage.table(table).distinct(),
@@ -91,6 +92,6 @@ PLANS: dict[str, Callable[[Stage, Table], DataFrame]] = {
     "given": _given,
     "range": _ranged,
 }
-ON_FILE_PATH = ("parquet", "csv", "union")
+ON_FILE_PATH = ("parquet", "csv", "udf", "union")
 """The plans of these whose files our tasks read themselves."""
 _MADE: dict[tuple[str, str], DataFrame] = {}

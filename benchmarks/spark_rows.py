@@ -25,7 +25,8 @@ PARTITIONS = 8
 PLANS = {
     "csv": "CSV files (file path)",
     "json": "JSON files",
-    "udf": "a Python function on each side",
+    "udf": "a Python function on each side (file path)",
+    "udf by spark": "a Python function without Arrow on each side",
     "cached": "cached rows",
     "union": "a union of Parquet files on each side (file path)",
     "mixed union": "a union of CSV and Parquet files on each side (row path)",

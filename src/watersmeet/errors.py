@@ -99,6 +99,13 @@ class SourceFailed(WatersmeetError):
         self.rows_out = rows_out
 
 
+class FunctionFailed(SourceFailed):
+    """A function of the user's, which computes a column of a DataFrame, raised."""
+
+    def __init__(self, cause: str, *, remedy: str) -> None:
+        super().__init__(cause, remedy=remedy, side="", rows_read=(0, 0), rows_out=0)
+
+
 def one_line(error: BaseException) -> str:
     """What an error of another library says, as part of a sentence of ours.
 

@@ -36,14 +36,14 @@ print(json.dumps([sys.version_info[:2], missing, ours and list(ours.submodule_se
 _PATIENCE_S = 60.0
 # Spark sets it for functions of DataFrames. A second daemon would load our packages again, which
 # takes three seconds of processor time, when a session's first tasks are waited for.
-_TRACEBACK = "SPARK_SIMPLIFIED_TRACEBACK"
+TRACEBACK = "SPARK_SIMPLIFIEDTRACEBACK"
 _HERE = Path(__file__).resolve().parents[1]
 
 _lock = threading.RLock()
 _own: weakref.WeakKeyDictionary[SparkContext, tuple[int, str, str | None]]
 _own = weakref.WeakKeyDictionary()
 """For contexts that run our functions now: how many calls do so, and before them their Python, and
-`_TRACEBACK`."""
+`TRACEBACK`."""
 _fitting: dict[str, bool] = {}
 
 
@@ -68,11 +68,11 @@ def our_python(spark: SparkSession) -> Iterator[None]:
     context = spark.sparkContext
     wanted = interpreter_of(spark)
     with _lock:
-        before = (0, str(context.pythonExec), context.environment.get(_TRACEBACK))
+        before = (0, str(context.pythonExec), context.environment.get(TRACEBACK))
         count, own, traceback = _own.get(context, before)
         _own[context] = (count + 1, own, traceback)
         context.pythonExec = wanted
-        context.environment[_TRACEBACK] = "1"
+        context.environment[TRACEBACK] = "1"
     try:
         yield
     finally:
@@ -84,9 +84,9 @@ def our_python(spark: SparkSession) -> Iterator[None]:
                 del _own[context]
                 context.pythonExec = own
                 if traceback is None:
-                    del context.environment[_TRACEBACK]
+                    del context.environment[TRACEBACK]
                 else:
-                    context.environment[_TRACEBACK] = traceback
+                    context.environment[TRACEBACK] = traceback
 
 
 def _fits(program: str) -> bool:

@@ -24,8 +24,9 @@ from watersmeet.spark.microbatches.host import run_batch
 from watersmeet.spark.microbatches.task import Task
 from watersmeet.spark.microbatches.wire import Tags, Wire
 from watersmeet.spark.scans.files import DataFile
+from watersmeet.spark.scans.formulas import Computed
 from watersmeet.spark.scans.parquet import Dialect
-from watersmeet.spark.scans.selection import Computed, Selection, TableColumn
+from watersmeet.spark.scans.selection import Selection, TableColumn
 from watersmeet.spark.scans.streams import NAME
 from watersmeet.spark.streams.files import Carried, FileInput, FileRows, pushed_bytes
 from watersmeet.spark.streams.refused import noted_refused

@@ -3,23 +3,28 @@ computed."""
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructField
 
 from watersmeet.expressions import nodes as expressions
 from watersmeet.model import Side
+from watersmeet.spark.scans.call_plan import CallReader
+from watersmeet.spark.scans.calls import Calls
 from watersmeet.spark.scans.files import JavaObject
 from watersmeet.spark.scans.filters import ExprId, Node, Translation
+from watersmeet.spark.scans.formulas import Computed, Filter
 from watersmeet.spark.scans.parquet import Dialect
 from watersmeet.spark.scans.refusal import Refused
-from watersmeet.spark.scans.selection import Computed, Filter, Selection, TableColumn
+from watersmeet.spark.scans.selection import Selection, TableColumn
 
 
 @dataclass(frozen=True)
@@ -64,10 +69,13 @@ _REMEDY = "compute that column after the join, or write the DataFrame to Parquet
 class Pipeline:
     """What becomes of one table's columns and rows, from the relation up."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, spark: SparkSession | None = None) -> None:
+        """Functions of the user's can be called if there is a session, with what it says."""
         self._table = table
+        self._spark = spark
         self._columns: list[TableColumn] = []
         self._filtered: Filter | None = None
+        self._steps: list[Calls | Filter] = []
         # The columns in sight by Spark's identity of them; of those that are read, their position
         # in `_columns`.
         self._visible: list[tuple[ExprId, _Source]] = []
@@ -89,6 +97,8 @@ class Pipeline:
         elif "projectList" in fields:
             columns = [Node.parse(column) for column in fields["projectList"]]
             self._choose(node.projectList(), columns)
+        elif "udfs" in fields:
+            self._call(node, fields)
 
     def unite(self, first: Pipeline) -> None:
         """Into a union, which has columns by their places and calls them as its first branch."""
@@ -116,6 +126,7 @@ class Pipeline:
             columns=tuple(self._columns),
             output=output,
             dialect=dialect,
+            steps=tuple(self._steps),
         )
 
     def _see(self, attributes: Sequence[Node]) -> None:
@@ -154,7 +165,29 @@ class Pipeline:
 
     def _filter(self, condition: JavaObject, node: Node) -> None:
         found = Filter(condition.sql(), Translation(condition, self._find).of(node))
-        self._filtered = found if self._filtered is None else self._filtered.and_then(found)
+        match self._steps:
+            case []:
+                self._filtered = found if self._filtered is None else self._filtered.and_then(found)
+            case [*before, Filter() as last]:
+                self._steps = [*before, last.and_then(found)]
+            case _:
+                self._steps.append(found)
+
+    def _call(self, node: JavaObject, fields: Mapping[str, Any]) -> None:
+        """The results come behind the columns in sight."""
+        if self._spark is None:
+            raise Refused("it calls a Python function")
+        reader = CallReader(self._spark, self._find)
+        calls, columns = reader.read(node, fields, self._unused_names())
+        self._steps.append(calls)
+        self._visible += columns
+
+    def _unused_names(self) -> Iterator[str]:
+        """For results of functions: names that no column of the table has."""
+        used = {field.name for field in self._table.fields}
+        calls = (step for step in self._steps if isinstance(step, Calls))
+        used.update(field.name for step in calls for field in step.results)
+        return (name for name in map("result {}".format, itertools.count(1)) if name not in used)
 
     def _use(self, position: int) -> int:
         if position not in self._read:

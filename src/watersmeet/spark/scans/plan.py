@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import _to_seq
 from pyspark.sql.types import StructType
 
+from watersmeet.spark.scans import call_plan
 from watersmeet.spark.scans.files import DataFile, JavaObject, list_files
 from watersmeet.spark.scans.parquet import Dialect
 from watersmeet.spark.scans.pipeline import Pipeline, Table
@@ -48,6 +49,7 @@ PARQUET = f"{_SQL}execution.datasources.parquet.ParquetFileFormat"
 CSV = f"{_SQL}execution.datasources.csv.CSVFileFormat"
 
 _REASONS = {
+    "BatchEvalPython": "it calls a Python function without Arrow",
     "InMemoryRelation": "it is cached",
     "LogicalRDD": "its rows come from an RDD or a checkpoint",
     "LocalRelation": "its rows were given in the program",
@@ -124,7 +126,7 @@ class _Node:
             raise Refused(f"its plan is more than {_DEEPEST} nodes deep")
         name = live.getClass().getName()
         below: list[JavaObject] = []
-        if name in STEPS:
+        if name in STEPS or name == call_plan.NODE:
             below = [live.child()]
         elif name == _UNION:
             children = live.children()
@@ -187,8 +189,9 @@ class LogicalPlan:
         self, schema: pa.Schema, places: Mapping[_Node, Place], dialect: Dialect
     ) -> list[Branch]:
         described = dict(zip(self.tree.nodes(), json.loads(self.live.toJSON()), strict=True))
-        pipelines = _Following(places, described, dialect).up_to(self.tree)
-        nothing = _to_seq(self.dataframe.sparkSession.sparkContext, [])
+        session = self.dataframe.sparkSession
+        pipelines = _Following(places, described, dialect, session).up_to(self.tree)
+        nothing = _to_seq(session.sparkContext, [])
         branches = []
         for leaf, (place, pipeline) in zip(places, pipelines, strict=True):
             with place.named():
@@ -205,6 +208,7 @@ class _Following:
     places: Mapping[_Node, Place]
     described: Mapping[_Node, Mapping[str, Any]]
     dialect: Dialect
+    session: SparkSession
 
     def up_to(self, node: _Node) -> list[tuple[Place, Pipeline]]:
         """From all tables below a node. What is above a union is done to each of its branches."""
@@ -228,7 +232,7 @@ class _Following:
             StructType.fromJson(json.loads(schema.json())).fields
             for schema in (relation.dataSchema(), relation.partitionSchema())
         )
-        pipeline = Pipeline(Table.of(inside, outside, self.dialect))
+        pipeline = Pipeline(Table.of(inside, outside, self.dialect), self.session)
         pipeline.begin(self.described[leaf])
         return pipeline
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 from watersmeet.aggregates.sampling.facts import ColumnFacts
 from watersmeet.expressions.nodes import Literal
 from watersmeet.parquet.footers import Chunk, Range
+from watersmeet.spark.scans.formulas import Computed
 from watersmeet.spark.scans.scan import PlainScan, RowGroup
-from watersmeet.spark.scans.selection import Computed, TableColumn
+from watersmeet.spark.scans.selection import TableColumn
 
 
 def ranges_of(scan: PlainScan, column: str) -> list[Range | None]:

@@ -82,6 +82,11 @@ class PlainScan:
     def nbytes(self) -> int:
         return sum(group.nbytes for group in self.row_groups)
 
+    @property
+    def has_functions(self) -> bool:
+        """Whether functions of the user's are called, which might take long, or end the process."""
+        return any(each.has_functions for each in self.selections)
+
     def describe(self) -> str:
         counts = [
             count_text(len(self.files), "Parquet file"),

@@ -5,20 +5,17 @@ Everything here can be sent to tasks, and loads in a worker without pyspark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from watersmeet.expressions.evaluation import Evaluation
-from watersmeet.expressions.failing import can_fail
-from watersmeet.expressions.nodes import Cast, Column, Logic, Node, columns_of, conjuncts
-from watersmeet.expressions.numbers import ArithmeticFailed, Mask
-from watersmeet.model import Side
+from watersmeet.expressions.nodes import Cast, Column, Node, conjuncts
+from watersmeet.spark.scans.calls import Calls
 from watersmeet.spark.scans.files import DataFile
+from watersmeet.spark.scans.formulas import Computed, Filter
 from watersmeet.spark.scans.parquet import (
     Dialect,
     Reading,
@@ -42,81 +39,9 @@ class TableColumn:
     partition: int | None
 
 
-@dataclass(frozen=True)
-class Computed:
-    """A column that is computed from columns of the table, and how Spark writes it."""
-
-    text: str
-    tree: Node
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The columns that it looks at."""
-        return frozenset(column.name for column in columns_of(self.tree))
-
-    def of(self, columns: Mapping[str, pa.Array], rows: int) -> pa.Array:
-        given = {(Side.LEFT, name): columns[name] for name in self.names}
-        try:
-            found = Evaluation(given).values(self.tree)
-        except ArithmeticFailed as error:
-            raise _failed(self.text, error) from None
-        return pa.repeat(found, rows) if isinstance(found, pa.Scalar) else found
-
-
-def _failed(text: str, error: ArithmeticFailed) -> ArithmeticFailed:
-    """Spark's own computation of the DataFrame fails for the same row."""
-    return ArithmeticFailed(f"{text} cannot be computed. {error.cause}", remedy=error.remedy)
-
-
 def inside(columns: Sequence[TableColumn]) -> list[pa.Field]:
     """Those that are in the files and not in their paths."""
     return [column.field for column in columns if column.partition is None]
-
-
-@dataclass(frozen=True)
-class Filter:
-    """A condition over columns of the table, and how Spark writes it."""
-
-    text: str
-    condition: Node
-
-    @property
-    def conjuncts(self) -> tuple[Filter, ...]:
-        """The parts that must all be true for a row to be kept."""
-        return tuple(Filter(self.text, part) for part in conjuncts(self.condition))
-
-    @property
-    def names(self) -> frozenset[str]:
-        """The columns that it looks at."""
-        return frozenset(column.name for column in columns_of(self.condition))
-
-    def and_then(self, other: Filter) -> Filter:
-        both = Logic("AND", self.condition, other.condition, pa.bool_())
-        return Filter(f"{self.text} AND {other.text}", both)
-
-    @property
-    def can_fail(self) -> bool:
-        """Whether there are values for which Spark raises an error."""
-        return can_fail(self.condition)
-
-    def mask(self, columns: Mapping[str, pa.Array]) -> pa.BooleanArray:
-        """True for each row that is kept."""
-        given = {(Side.LEFT, name): columns[name] for name in self.names}
-        rows = len(next(iter(given.values())))
-        evaluation = Evaluation(given)
-        if not self.can_fail:
-            found = evaluation.truth(self.condition).answer
-            # An answer that is the same for all rows is one value: IS NULL where no row is null.
-            return pa.repeat(found, rows) if isinstance(found, pa.Scalar) else found
-        # Spark looks at a part only where those before it are true: not where they are null.
-        kept: Mask | None = None
-        try:
-            for part in conjuncts(self.condition):
-                holds = evaluation.truth(part, kept).holds
-                kept = np.broadcast_to(holds if kept is None else kept & holds, rows)
-        except ArithmeticFailed as error:
-            raise _failed(self.text, error) from None
-        return pa.array(kept)
 
 
 @dataclass(frozen=True)
@@ -130,11 +55,14 @@ class Selection:
     # filter may look at more.
     output: tuple[int | Computed, ...]
     dialect: Dialect
+    # Behind the filter, in this order: functions of the user's that are called on the rows that are
+    # left, whose results computed columns look at, and filters that look at results.
+    steps: tuple[Calls | Filter, ...] = ()
 
     def only(self, columns: Sequence[str]) -> Selection:
         """The same rows with some columns."""
         chosen = [self.output[self.schema.get_field_index(name)] for name in columns]
-        looked_at = self._looked_at(chosen)
+        steps, looked_at = self._needed(chosen)
         needed = [
             place
             for place, each in enumerate(self.columns)
@@ -148,7 +76,22 @@ class Selection:
                 source if isinstance(source, Computed) else needed.index(source)
                 for source in chosen
             ),
+            steps=steps,
         )
+
+    def _needed(
+        self, output: Sequence[int | Computed]
+    ) -> tuple[tuple[Calls | Filter, ...], frozenset[str]]:
+        """The steps that these columns need, and by name the columns that filters, functions and
+        computed columns look at."""
+        computed = [source.names for source in output if isinstance(source, Computed)]
+        names: frozenset[str] = frozenset().union(*computed)
+        steps = []
+        for step in reversed(self.steps):
+            if isinstance(step, Filter) or any(each.name in names for each in step.results):
+                steps.append(step)
+                names |= step.names
+        return tuple(reversed(steps)), names | (self.filter.names if self.filter else frozenset())
 
     def source(self, column: str) -> TableColumn | Computed:
         """The column of the table whose values it has, or how it is computed."""
@@ -158,28 +101,29 @@ class Selection:
         match found.tree:
             # As unions cast, whose branches differ in their types.
             case Cast(Column() as narrow, kind) if _holds(kind, narrow.kind):
-                return self._table_column(narrow.name)
+                same = (each for each in self.columns if each.field.name == narrow.name)
+                # What a function returned is no column of the table.
+                return next(same, found)
         return found
-
-    def _table_column(self, name: str) -> TableColumn:
-        return next(column for column in self.columns if column.field.name == name)
 
     @property
     def conditions(self) -> list[Node]:
         """The parts of the filter, which must all be true for a row to be kept."""
         return [] if self.filter is None else list(conjuncts(self.filter.condition))
 
-    def _looked_at(self, output: Sequence[int | Computed]) -> frozenset[str]:
-        """The columns of the table that the filter and computed columns look at."""
-        sources = [source.names for source in output if isinstance(source, Computed)]
-        return frozenset().union(*sources, () if self.filter is None else self.filter.names)
+    @property
+    def has_functions(self) -> bool:
+        """Whether functions of the user's are called."""
+        return any(isinstance(step, Calls) for step in self.steps)
 
     @property
     def kinds(self) -> list[pa.DataType]:
         """Of all that is in memory of a row: while a column is computed, those that it is computed
         from are there too."""
         read = [column.field.type for column in self.columns]
-        return [*read, *(source.tree.kind for _, source in self._computed)]
+        calls = (step for step in self.steps if isinstance(step, Calls))
+        returned = [field.type for each in calls for field in each.results]
+        return [*read, *returned, *(source.tree.kind for _, source in self._computed)]
 
     @property
     def _computed(self) -> list[tuple[str, Computed]]:
@@ -188,7 +132,8 @@ class Selection:
 
     def describe(self) -> list[str]:
         """Its filter and what is computed, each in words."""
-        filters = [] if self.filter is None else [f"filter {self.filter.text}"]
+        steps: Iterable[Calls | Filter] = (*filter(None, (self.filter,)), *self.steps)
+        filters = [f"filter {step.text}" for step in steps if isinstance(step, Filter)]
         return filters + [f"{name} computed as {source.text}" for name, source in self._computed]
 
     def read(
@@ -242,24 +187,42 @@ class Selection:
         return self._filtered(columns, rows)
 
     def _filtered(self, columns: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
-        """The columns of `schema` for the rows that the filter keeps. Only for those they are
-        computed, for only those may fail."""
+        """The columns of `schema` for the rows that the filters keep. Only for those they are
+        computed, and functions called, for only those may fail."""
         names = [column.field.name for column in self.columns]
-        mask = None
-        if self.filter is not None:
-            mask = self.filter.mask(dict(zip(names, columns, strict=True)))
-            if mask.true_count == rows:
-                mask = None
-        if mask is not None and self._computed:
-            columns, rows = [column.filter(mask) for column in columns], mask.true_count
-            mask = None
         given = dict(zip(names, columns, strict=True))
+        mask = None if self.filter is None else _mask(self.filter, given, rows)
+        for step in self.steps:
+            given, rows = _kept(given, rows, mask)
+            mask = None
+            if isinstance(step, Calls):
+                given |= step.of(given, rows)
+            else:
+                mask = _mask(step, given, rows)
+        if self._computed:
+            given, rows = _kept(given, rows, mask)
+            mask = None
         chosen = [
-            source.of(given, rows) if isinstance(source, Computed) else columns[source]
+            source.of(given, rows) if isinstance(source, Computed) else given[names[source]]
             for source in self.output
         ]
         found = pa.RecordBatch.from_arrays(chosen, schema=self.schema)
         return found if mask is None else found.filter(mask)
+
+
+_Given = dict[str, pa.Array]
+
+
+def _mask(filter: Filter, given: _Given, rows: int) -> pa.BooleanArray | None:
+    """None if all rows are kept."""
+    mask = filter.mask(given)
+    return None if mask.true_count == rows else mask
+
+
+def _kept(given: _Given, rows: int, mask: pa.BooleanArray | None) -> tuple[_Given, int]:
+    if mask is None:
+        return given, rows
+    return {name: column.filter(mask) for name, column in given.items()}, mask.true_count
 
 
 def _holds(wide: pa.DataType, narrow: pa.DataType) -> bool:

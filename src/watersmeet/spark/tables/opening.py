@@ -141,7 +141,11 @@ class Opening:
     def _can_join_here(self) -> bool:
         """Whether the driver may join: not with a function of the user's, which might take long, or
         end the process; and not for other machines, whose directories it may not have."""
-        return is_one_machine(self.spark) and not callable(self.plan.question.condition)
+        plain = (each for each in self.relations if isinstance(each, PlainScan))
+        has_functions = callable(self.plan.question.condition) or any(
+            scan.has_functions for scan in plain
+        )
+        return is_one_machine(self.spark) and not has_functions
 
     @property
     def _most_here(self) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 
 import pyarrow as pa
 
+from watersmeet.errors import FunctionFailed
 from watersmeet.model import Side
 from watersmeet.rows.rebatched import rebatched
 from watersmeet.spark.jobs import Record
@@ -43,7 +44,7 @@ def scan(task: ScanTask, plan: Plan, relations: dict[int, PlainScan]) -> Record:
         relation.read(split, batch_rows=plan.block_rows) for split in task.splits
     )
     stem = f"input{task.input}-{task.wave + 1:03}"
-    with ExitStack() as files:
+    with _of_input(plan.names[task.input]), ExitStack() as files:
         put_aside = PutAside(task, plan, files)
         mine = rows if task.stretches is None else put_aside.others(rows, task.stretches)
         # Row groups may be small, and every section that is written costs a little.
@@ -51,6 +52,17 @@ def scan(task: ScanTask, plan: Plan, relations: dict[int, PlainScan]) -> Record:
         written = plan.storage.write_sections(stem, routed(blocks, task.input, plan))
         put_aside.write_all()
     return written.describe() | {"later": put_aside.described()}
+
+
+@contextmanager
+def _of_input(name: str) -> Iterator[None]:
+    """A function that fails is said to be this input's."""
+    try:
+        yield
+    except FunctionFailed as error:
+        raise FunctionFailed(
+            f"Rows of the {name} side: {error.cause}", remedy=error.remedy
+        ) from error
 
 
 class PutAside:
