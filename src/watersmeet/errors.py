@@ -106,6 +106,10 @@ class FunctionFailed(SourceFailed):
         super().__init__(cause, remedy=remedy, side="", rows_read=(0, 0), rows_out=0)
 
 
+class WorkerLost(WatersmeetError):
+    """A process that did a part of the work has ended in the middle of it."""
+
+
 def one_line(error: BaseException) -> str:
     """What an error of another library says, as part of a sentence of ours.
 

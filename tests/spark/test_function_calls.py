@@ -18,7 +18,7 @@ from pyspark.sql import functions
 import watersmeet as wm
 from tests.spark import sql_types
 from tests.spark.scans import assert_read_alike, plain, read, refused, rows, text_scan
-from watersmeet.errors import FunctionFailed, SourceFailed
+from watersmeet.errors import FunctionFailed, SourceFailed, WorkerLost
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -219,6 +219,9 @@ def test_a_function_is_given_as_many_rows_at_a_time_as_the_session_says(frame: D
     with sql_types.settings(frame.sparkSession, execution__arrow__maxRecordsPerBatch="10"):
         scan = plain(chosen)
     assert read(scan).column(0).to_pylist() == [10] * 90 + [6] * 6
+    with sql_types.settings(frame.sparkSession, execution__arrow__maxRecordsPerBatch="0"):
+        scan = plain(chosen)
+    assert read(scan).column(0).to_pylist() == [96] * 96
 
 
 def test_a_result_has_a_name_that_no_column_has(spark: SparkSession, tmp_path: Any) -> None:
@@ -355,6 +358,36 @@ def test_an_aggregate_over_a_function_is_sparks_own(sides: Any) -> None:
     theirs = left.join(right, "k").agg(sf.sum(sf.expr("v0 * v1")), sf.count("*")).first()
     assert ours is not None
     assert tuple(ours) == tuple(theirs)
+
+
+@pytest.mark.parametrize("call", ["join", "aggregate"])
+def test_a_function_that_ends_its_process_is_an_error_without_javas_stack(
+    sides: Any, call: str
+) -> None:
+    left, right = sides
+    ended = sf.udf(lambda v: os._exit(3), "int")("v0")
+    called = left.withColumn("e", ended)
+
+    def run() -> None:
+        if call == "join":
+            wm.join(called, right, "k").to_df()
+        else:
+            wm.aggregate(called, right, "k", n=wm.sum("e")).exact()
+
+    with pytest.raises(WorkerLost, match="ended in the middle of a task") as caught:
+        run()
+    assert "java" not in str(caught.value).lower()
+
+
+@pytest.mark.parametrize("error", [SystemExit("bye"), StopIteration()], ids=["exit", "stop"])
+def test_whatever_a_function_raises_is_an_error_of_ours(
+    frame: DataFrame, error: BaseException
+) -> None:
+    def raising(value):  # type: ignore[no-untyped-def]
+        raise error
+
+    with pytest.raises(FunctionFailed, match=r"raising\(id\) cannot be computed"):
+        read(plain(frame.select(sf.udf(raising, "int")("id").alias("r"))))
 
 
 def test_a_function_that_fails_is_named_with_what_it_said(sides: Any) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkContext, TaskContext, inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 
@@ -51,6 +51,8 @@ _INDIFFERENT = {
 _DEFAULT_SHUFFLED = "200"
 # Plans are made under settings that are put back, by one thread at a time.
 _PLANNING = threading.Lock()
+# What Spark says of a worker that has ended.
+_CRASHED = "Python worker exited unexpectedly"
 # Spark tasks for each core: more than one, so that other cores do not wait long for a slow one.
 _TASKS_EACH = 3
 
@@ -78,7 +80,11 @@ def run_tasks(
         settle()
         return _told((number, work(tasks[number])) for number in numbers)
 
-    with named(spark, query=query, what=what), _told_to(spark.sparkContext, told or {}):
+    with (
+        named(spark, query=query, what=what),
+        _told_to(spark.sparkContext, told or {}),
+        _with_workers(what),
+    ):
         count = min(len(tasks), _TASKS_EACH * at_once)
         # An RDD, because planning a DataFrame would take Spark longer than small tasks take.
         numbers = spark.sparkContext.parallelize(range(len(tasks)), count)
@@ -110,6 +116,22 @@ def run_over(
     ):
         rows = _numbered(dataframe).mapInArrow(host, _SPARK_MESSAGES).collect()
     return _heard([row.message for row in rows])
+
+
+@contextmanager
+def _with_workers(what: str) -> Iterator[None]:
+    """Say it without Java's stack if a worker has ended as often as Spark tries a task."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        if _CRASHED not in str(error.java_exception):
+            raise
+        raise errors.WorkerLost(
+            f"A Python worker of Spark ended in the middle of a task ({what}).",
+            remedy="Find out what ended it: a function of yours, or the system for lack of memory. "
+            "Then less memory= helps. Spark tries tasks again if it was started so: "
+            "local[2,4] instead of local[2], or spark.task.maxFailures on a cluster.",
+        ) from None
 
 
 def side_by_side(spark: SparkSession, calls: Sequence[Callable[[], Result]]) -> list[Result]:

@@ -57,6 +57,8 @@ _TYPES = (
     *(NumericType, BooleanType, StringType, BinaryType),
     *(DateType, TimestampType, TimestampNTZType),
 )
+# Rows of a batch for who sets 0 or less.
+_UNLIMITED = 2**31 - 1
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 _PROFILER = "spark.sql.pyspark.udf.profiler"
 
@@ -84,7 +86,7 @@ class Session:
         return cls(
             settings=_settings(context, conf),
             timezone=str(conf.sessionLocalTimeZone()),
-            batch_rows=int(conf.arrowMaxRecordsPerBatch()),
+            batch_rows=most if (most := int(conf.arrowMaxRecordsPerBatch())) > 0 else _UNLIMITED,
             program=interpreter_of(spark),
             environment=_without_traceback(context.environment),
             includes=frozenset(context._python_includes or ()),

@@ -74,7 +74,7 @@ class Calls:
         pieces = (batch.slice(at, self.batch_rows) for at in range(0, rows, self.batch_rows))
         try:
             found = pa.Table.from_batches(self._called(0, pieces))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise FunctionFailed(
                 f"{self.text} cannot be computed. {type(error).__name__}: {one_line(error)}.",
                 remedy="Mend the function: the DataFrame's own collect() meets the same error.",
