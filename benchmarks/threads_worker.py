@@ -1,4 +1,4 @@
-"""One process that enriches a stream, or joins many inputs, in so many threads.
+"""One process that enriches a stream, or joins many inputs, in so many threads, on so many cores.
 
 python -m benchmarks.threads_worker     (an order as JSON on its input, what was measured as JSON)
 """
@@ -6,6 +6,7 @@ python -m benchmarks.threads_worker     (an order as JSON on its input, what was
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import time
@@ -79,6 +80,10 @@ def _measured(order: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     order = json.loads(sys.stdin.readline())
+    cores = sorted(os.sched_getaffinity(0))[: order["cores"]]
+    os.sched_setaffinity(0, cores)
+    # Arrow counted the cores when it was imported.
+    pa.set_cpu_count(len(cores))
     _measured(order | {"rows": 10_000, "memory": 64 * 2**20})  # Kernels are loaded then.
     print(json.dumps(_measured(order)), flush=True)
 
