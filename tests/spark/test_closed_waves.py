@@ -95,10 +95,18 @@ def test_the_driver_joins_the_first_wave(pair: Pair) -> None:
         assert all_of(in_waves(run)) == counted(pair[0].join(pair[1], "k", "right"))
 
 
+def test_of_a_wave_that_was_joined_no_rows_stay_in_the_storage(pair: Pair) -> None:
+    with wm.join(*pair, "k", "left", memory="2MB", instances=3) as run:
+        for wave in run:
+            wave.rows.collect()
+        assert not _stored(run, "input")
+        assert _stored(run, "result")
+
+
 def test_nothing_is_built_again_with_little_memory_or_after_workers_were_killed(
     spark: SparkSession, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And of a wave that was joined, no rows stay in the storage."""
+    """What a task had written that was killed leaves the storage with the run."""
     monkeypatch.setattr(instances, "_replayed", _built_anew)
     rows: Rows = Counter()
     with wm.join(*pair, "k", "left", memory="2MB", instances=3) as run:
@@ -107,10 +115,14 @@ def test_nothing_is_built_again_with_little_memory_or_after_workers_were_killed(
             for worker in workers(spark):
                 with suppress(ProcessLookupError):
                     os.kill(worker, signal.SIGKILL)
-        folder = Path(run._plan.storage.uri.removeprefix("file://"))
-        assert not list(folder.glob("input*"))
-        assert list(folder.glob("result*"))
+    assert not _stored(run, "input")
     assert rows == counted(pair[0].join(pair[1], "k", "left"))
+
+
+def _stored(run: JoinRun, kind: str) -> list[Path]:
+    """The files of this kind that are in the storage."""
+    folder = Path(run._plan.storage.uri.removeprefix("file://"))
+    return list(folder.glob(f"{kind}*"))
 
 
 def _built_anew(task: JoinTask, plan: Plan, check: instances.Check) -> instances.Instance:

@@ -36,7 +36,7 @@ print(json.dumps([sys.version_info[:2], missing, ours and list(ours.submodule_se
 _PATIENCE_S = 60.0
 # Spark sets it for functions of DataFrames. A second daemon would load our packages again, which
 # takes three seconds of processor time, when a session's first tasks are waited for.
-TRACEBACK = "SPARK_SIMPLIFIEDTRACEBACK"
+TRACEBACK = "SPARK_SIMPLIFIED_TRACEBACK"
 _HERE = Path(__file__).resolve().parents[1]
 
 _lock = threading.RLock()
