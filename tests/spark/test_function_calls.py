@@ -288,6 +288,13 @@ _CASES = (
 )
 
 
+def test_a_call_is_named_where_its_result_is_used(frame: DataFrame) -> None:
+    double = sf.udf(lambda value: 2 * value, "int")
+    chosen = frame.where(double("small") > 4).select((double("small") + 1).alias("r"))
+    told = plain(chosen).describe()
+    assert "filter (<lambda>(small) > 4), r computed as (<lambda>(small) + 1)" in told
+
+
 @pytest.mark.parametrize("case", _CASES)
 def test_what_is_left_to_spark_is_named(frame: DataFrame, case: str) -> None:
     called, told = _left_to_spark(frame)[case]

@@ -4,6 +4,7 @@ computed."""
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -63,6 +64,8 @@ class Table:
 # A column of the table, by its position there, or one that is computed.
 _Source = int | Computed
 _COMPUTED = "column {name!r} is computed with {{}}, which may have other values outside Spark"
+# What Spark calls a column that a function returns.
+_RETURNED = re.compile(r"\bpythonUDF\d+\b")
 _REMEDY = "compute that column after the join, or write the DataFrame to Parquet files before it"
 
 
@@ -76,6 +79,8 @@ class Pipeline:
         self._columns: list[TableColumn] = []
         self._filtered: Filter | None = None
         self._steps: list[Calls | Filter] = []
+        # Of columns that functions return, as Spark calls them, the calls in words.
+        self._called: dict[str, set[str]] = {}
         # The columns in sight by Spark's identity of them; of those that are read, their position
         # in `_columns`.
         self._visible: list[tuple[ExprId, _Source]] = []
@@ -152,7 +157,7 @@ class Pipeline:
             tree = Translation(live, self._find, refused).value(column.children[0])
         except Refused as reason:
             raise Refused(str(reason), remedy=_REMEDY) from None
-        return Computed(live.child().sql(), tree)
+        return Computed(self._told(live.child().sql()), tree)
 
     def _find(self, identity: ExprId) -> expressions.Node | None:
         source = dict(self._visible).get(identity)
@@ -164,7 +169,7 @@ class Pipeline:
         return expressions.Column(Side.LEFT, field.name, field.type)
 
     def _filter(self, condition: JavaObject, node: Node) -> None:
-        found = Filter(condition.sql(), Translation(condition, self._find).of(node))
+        found = Filter(self._told(condition.sql()), Translation(condition, self._find).of(node))
         match self._steps:
             case []:
                 self._filtered = found if self._filtered is None else self._filtered.and_then(found)
@@ -181,6 +186,19 @@ class Pipeline:
         calls, columns = reader.read(node, fields, self._unused_names())
         self._steps.append(calls)
         self._visible += columns
+        attributes = [Node.parse(each) for each in fields["resultAttrs"]]
+        for attribute, (_, source) in zip(attributes, columns, strict=True):
+            self._called.setdefault(attribute.fields["name"], set()).add(self._told(source.text))
+
+    def _told(self, text: str) -> str:
+        """What Spark writes of an expression, but with a call where that has a name for what it
+        returned. Nodes that call functions use the same names, so one may stand for two calls."""
+
+        def call(name: re.Match[str]) -> str:
+            calls = self._called.get(name[0], set())
+            return next(iter(calls)) if len(calls) == 1 else name[0]
+
+        return _RETURNED.sub(call, text)
 
     def _unused_names(self) -> Iterator[str]:
         """For results of functions: names that no column of the table has."""

@@ -54,6 +54,9 @@ _REASONS = {
     "LogicalRDD": "its rows come from an RDD or a checkpoint",
     "LocalRelation": "its rows were given in the program",
 }
+_REMEDIES = {
+    "BatchEvalPython": "make the function with udf(..., useArrow=True), and for SQL register that",
+}
 # They decide which files there are and which columns the table has, and both are known by now.
 HARMLESS_OPTIONS = {
     "basepath",
@@ -250,7 +253,8 @@ def chain_of(root: JavaObject, steps: Set[str], relation: str) -> list[JavaObjec
 def _stranger(name: str) -> Refused:
     """Of a plan that has a node of this class."""
     short = name.rsplit(".", 1)[-1]
-    return Refused(_REASONS.get(short, f"its plan has a node {short}"))
+    remedy = _REMEDIES.get(short, "")
+    return Refused(_REASONS.get(short, f"its plan has a node {short}"), remedy=remedy)
 
 
 def _check(leaf: _Node) -> None:
