@@ -7,8 +7,9 @@ import pytest
 
 @pytest.fixture
 def in_waves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables come in waves however small they are, as large ones do."""
-    monkeypatch.setattr("watersmeet.spark.tables.opening.SMALL_BYTES", 0)
+    """Tables come in waves however small they are, as the largest do."""
+    for limit in ("SMALL_BYTES", "MEDIUM_BYTES"):
+        monkeypatch.setattr(f"watersmeet.spark.tables.opening.{limit}", 0)
     monkeypatch.setattr("watersmeet.spark.scans.text._LEAST_BYTES", 1)
 
 

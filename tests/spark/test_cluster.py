@@ -21,7 +21,9 @@ from pathlib import Path
 import watersmeet as wm
 import watersmeet.spark.tables.opening
 
-watersmeet.spark.tables.opening.SMALL_BYTES = 0  # in waves, however small
+# In waves, however small.
+opening = watersmeet.spark.tables.opening
+opening.SMALL_BYTES = opening.MEDIUM_BYTES = 0
 folder = sys.argv[1]
 spark = wm.session(warm=False, memory="1g", **{
     "spark.master": "local-cluster[2,1,1024]",

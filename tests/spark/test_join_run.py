@@ -270,13 +270,20 @@ def test_small_tables_come_in_one_wave(tables: tuple[DataFrame, DataFrame]) -> N
 def test_tables_that_are_not_small_come_in_several(
     tables: tuple[DataFrame, DataFrame], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two columns of eight bytes a side."""
-    monkeypatch.setattr(opening, "SMALL_BYTES", 2 * ROWS * 16 - 1)
-    with wm.join(*tables, on="k") as run:
-        assert len(list(run)) == 4
-    monkeypatch.setattr(opening, "SMALL_BYTES", 2 * ROWS * 16)
-    with wm.join(*tables, on="k") as run:
-        assert len(list(run)) == 1
+    """Two columns of eight bytes a side. In the second of four waves few results come, which is not
+    worth its jobs if all of them come soon."""
+    nbytes = 2 * ROWS * 16
+    for small, medium, waves in [
+        (nbytes - 1, nbytes - 1, [0.025, 0.175, 0.56, 1]),
+        (nbytes - 1, nbytes, [0.025, 0.56, 1]),
+        (nbytes, nbytes, [1]),
+    ]:
+        monkeypatch.setattr(opening, "SMALL_BYTES", small)
+        monkeypatch.setattr(opening, "MEDIUM_BYTES", medium)
+        with wm.join(*tables, on="k") as run:
+            read = [wave.progress.rows_read for wave in run]
+            assert read == [(round(ROWS * share),) * 2 for share in waves]
+            assert run.to_df().count() == ROWS
 
 
 @pytest.mark.parametrize("way", ["file path", "row path"])

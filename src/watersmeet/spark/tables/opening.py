@@ -23,7 +23,13 @@ from watersmeet.spark.tables.slices import staged_partitions
 from watersmeet.spark.tables.small import Small
 from watersmeet.spark.tables.staging import Staged, divided, staged
 from watersmeet.spark.tables.stretches import key_ranges
-from watersmeet.spark.tables.waves import LARGEST_CLOSED, SMALL_BYTES, WHOLE, shares
+from watersmeet.spark.tables.waves import (
+    LARGEST_CLOSED,
+    MEDIUM_BYTES,
+    SMALL_BYTES,
+    WHOLE,
+    shares,
+)
 from watersmeet.store.exchange import Sections
 
 
@@ -207,7 +213,8 @@ class Opening:
             plan = ranged(
                 self.spark, self.relations, sizes, plan=plan, seen=computed.seen, seed=self.seed
             )
-        one = whole or bytes_of(plan.schemas, sizes) <= SMALL_BYTES
+        nbytes = bytes_of(plan.schemas, sizes)
+        one = whole or nbytes <= SMALL_BYTES
         plain = {n: each for n, each in enumerate(self.relations) if isinstance(each, PlainScan)}
         known = key_ranges(plan, plain)
         is_closed = not one and known is not None and known.has_many_parts
@@ -230,6 +237,8 @@ class Opening:
             inputs=len(plan.inputs),
             in_order=inputs.key_order is not None,
             closed=known is not None and known.has_many_parts,
+            # Small tables that come in several waves after all have a large result.
+            medium=not one and nbytes <= MEDIUM_BYTES,
         )
         first_is_here = self._can_join_here and self._is_small_wave(several[0], computed)
         way = InWaves(inputs, several, first_is_here)

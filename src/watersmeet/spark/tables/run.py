@@ -261,7 +261,8 @@ class JoinRun:
 
     def _join(self, number: int, arrived: Sequence[Arrivals], way: InWaves) -> list[Record]:
         plan, waves, closed = self._plan, len(way.ends), way.are_closed
-        if closed and plan.coming is not None:
+        if plan.coming is not None and (closed or way.is_here(number)):
+            # No more rows come to these operators.
             plan = replace(plan, coming=mean_rows(arrived))
 
         def task(instance: int) -> JoinTask:
