@@ -17,6 +17,7 @@ pytestmark = pytest.mark.spark
 
 BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+SMALL = str(4 * 2**20)
 NO_LIMIT = str(2**31 - 1)
 
 
@@ -38,8 +39,8 @@ def test_rows_of_a_fixed_width_have_no_limit_but_their_number(spark: SparkSessio
 
 
 @pytest.mark.parametrize("column", ["'text'", "binary('x')", "array(1)", "map(1, 2)"])
-def test_rows_of_any_width_keep_the_limit(spark: SparkSession, column: str) -> None:
-    assert asked(spark.range(3).selectExpr("id", f"{column} AS c")) is None
+def test_rows_of_any_width_come_in_small_batches(spark: SparkSession, column: str) -> None:
+    assert asked(spark.range(3).selectExpr("id", f"{column} AS c")) == SMALL
 
 
 def test_what_a_function_is_given_counts_too(spark: SparkSession) -> None:
@@ -52,14 +53,17 @@ def test_what_a_function_is_given_counts_too(spark: SparkSession) -> None:
         texts.unpersist(blocking=True)
 
 
-@pytest.mark.parametrize(("name", "value"), [(ROWS, "0"), (ROWS, "10000000"), (BYTES, "1000")])
-def test_settings_under_which_batches_could_be_larger_are_kept(
-    spark: SparkSession, name: str, value: str
+@pytest.mark.parametrize(
+    ("name", "value", "limit"),
+    [(ROWS, "0", SMALL), (ROWS, "10000000", SMALL), (BYTES, "1000", "1000")],
+)
+def test_under_settings_with_which_batches_could_be_larger_too(
+    spark: SparkSession, name: str, value: str, limit: str
 ) -> None:
     before = spark.conf.get(name, None)
     spark.conf.set(name, value)
     try:
-        assert asked(spark.range(3).toDF("id")) == (value if name == BYTES else None)
+        assert asked(spark.range(3).toDF("id")) == limit
     finally:
         spark.conf.unset(name) if before is None else spark.conf.set(name, before)
 

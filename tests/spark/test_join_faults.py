@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
 
 import watersmeet as wm
 from tests.spark.workers import watched, workers
@@ -128,20 +130,60 @@ def test_two_attempts_of_a_task_find_the_same_rows_in_files_of_their_own(
     assert attempts
 
 
-@pytest.mark.parametrize("staged", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_workers_stay_inside_the_memory(spark: SparkSession, tmp_path: Path, staged: bool) -> None:
-    """Measured from outside: the cap over all workers, and a constant for each of them."""
-    rows, cap, each = 1_000_000, 48 * MB, 96 * MB
+Way = Callable[[SparkSession, Path, pa.Table], DataFrame]
+
+
+def _parquet(spark: SparkSession, folder: Path, table: pa.Table) -> DataFrame:
+    pq.write_table(table, folder / "rows.parquet", row_group_size=len(table) // 10)
+    return spark.read.parquet(str(folder / "rows.parquet"))
+
+
+def _staged(spark: SparkSession, folder: Path, table: pa.Table) -> DataFrame:
+    return _parquet(spark, folder, table).where("sign(k) >= -1")
+
+
+def _csv(spark: SparkSession, folder: Path, table: pa.Table) -> DataFrame:
+    options = pacsv.WriteOptions(include_header=False, quoting_style="none")
+    pacsv.write_csv(table, folder / "rows.csv", options)
+    kinds = {"int64": "bigint", "string": "string"}
+    columns = (f"{each.name} {kinds[str(each.type)]}" for each in table.schema)
+    return spark.read.schema(", ".join(columns)).csv(str(folder / "rows.csv"))
+
+
+def _called(spark: SparkSession, folder: Path, table: pa.Table) -> DataFrame:
+    same = sf.udf(lambda value: value, "string")
+    return _parquet(spark, folder, table).withColumn("text", same("text"))
+
+
+@pytest.mark.parametrize(
+    ("way", "length"),
+    [
+        (_staged, 8),
+        *(
+            pytest.param(way, length, marks=pytest.mark.slow)
+            for way in (_parquet, _staged, _csv, _called)
+            for length in (8, 1_000, 20_000)
+            if (way, length) != (_staged, 8)
+        ),
+    ],
+)
+def test_workers_stay_inside_the_memory(
+    spark: SparkSession, tmp_path: Path, way: Way, length: int
+) -> None:
+    """Measured from outside: the cap over all workers, and a constant for each of them. Long texts
+    come often, so that footers say little of their bytes."""
+    rows, cap, each = min(1_000_000, 160_000_000 // length), 48 * MB, 96 * MB
     random = np.random.default_rng(5)
+    left = pa.table({"k": random.permutation(rows), "a": np.arange(rows)})
+    texts = pc.cast(pa.array(np.arange(rows) % 100), pa.string())
+    left = left.append_column("text", pc.utf8_rpad(texts, length, "x"))
+    right = pa.table({"k": random.permutation(rows), "b": np.arange(rows)})
     for name in "ab":
-        table = pa.table({"k": random.permutation(rows), name: np.arange(rows)})
-        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=100_000)
-    left, right = (spark.read.parquet(str(tmp_path / f"{name}.parquet")) for name in "ab")
-    if staged:
-        left = left.where("sign(k) >= -1")
-    with watched(spark) as seen, wm.join(left, right, on="k", memory=cap) as run:
+        (tmp_path / name).mkdir()
+    frames = way(spark, tmp_path / "a", left), _parquet(spark, tmp_path / "b", right)
+    with watched(spark) as seen, wm.join(*frames, on="k", memory=cap) as run:
         assert sum(wave.rows.count() for wave in run) == rows
-        assert ("row path" in run.explain()) == staged
+        assert ("row path" in run.explain()) == (way is _staged)
     assert seen.peaks
     biggest = sorted(seen.peaks.values())[-spark.sparkContext.defaultParallelism :]
     assert sum(biggest) <= cap + each * len(biggest)

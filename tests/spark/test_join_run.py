@@ -273,11 +273,12 @@ def test_tables_that_are_not_small_come_in_several(
     """Two columns of eight bytes a side. In the second of four waves few results come, which is not
     worth its jobs if all of them come soon."""
     nbytes = 2 * ROWS * 16
-    for small, medium, waves in [
+    ends: list[tuple[int, int, list[float]]] = [
         (nbytes - 1, nbytes - 1, [0.025, 0.175, 0.56, 1]),
         (nbytes - 1, nbytes, [0.025, 0.56, 1]),
         (nbytes, nbytes, [1]),
-    ]:
+    ]
+    for small, medium, waves in ends:
         monkeypatch.setattr(opening, "SMALL_BYTES", small)
         monkeypatch.setattr(opening, "MEDIUM_BYTES", medium)
         with wm.join(*tables, on="k") as run:

@@ -7,16 +7,20 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 
-def rebatched(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in the same order, in batches of at least `rows` but for the last."""
+def rebatched(
+    batches: Iterator[pa.RecordBatch], rows: int, nbytes: int | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order, in batches of at least `rows`, or if rows turn out to be
+    long, of at least `nbytes`; but for the last."""
     waiting: list[pa.RecordBatch] = []
-    count = 0
+    count = size = 0
     for batch in batches:
         waiting.append(batch)
         count += len(batch)
-        if count >= rows:
+        size += batch.nbytes
+        if count >= rows or (nbytes is not None and size >= nbytes):
             yield waiting[0] if len(waiting) == 1 else pa.concat_batches(waiting)
-            waiting, count = [], 0
+            waiting, count, size = [], 0, 0
     if count:
         yield pa.concat_batches(waiting)
 

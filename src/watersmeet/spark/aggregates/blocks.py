@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
 
@@ -17,21 +17,15 @@ from watersmeet.errors import InputChanged
 from watersmeet.spark.aggregates.cuts import Cut
 from watersmeet.spark.frames import estimated_rows
 from watersmeet.spark.jobs import Partitions, count_partitions
+from watersmeet.spark.scans.paced import read_paced
 from watersmeet.spark.scans.ranges import facts_of, ranges_of
 from watersmeet.spark.scans.relation import StagedRows, TextScan
 from watersmeet.spark.scans.scan import PlainScan, Split
-from watersmeet.spark.scans.selection import Selection
 from watersmeet.spark.text_partitions import Place, TextPartitions, open_partitions
 
-_MOST_ROWS = 1 << 20
-# Before it is known how wide rows are.
-_FIRST_ROWS = 2048
-_UNSEEN_WIDTH = 64
 # Of a DataFrame that is no plain scan, while Spark does not say better.
 _UNKNOWN_ROWS = 1 << 20
 Result = TypeVar("Result")
-# What this process has learnt about the rows of files.
-_widths: dict[tuple[str, ...], float] = {}
 
 
 @dataclass(frozen=True)
@@ -84,40 +78,8 @@ class PlainBlocks:
         return {column: facts_of(self.scan, column).taken(index) for column in columns}
 
     def rows_of(self, split: Split, batch_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Rows of a split in batches of about so many bytes, once it is seen how wide rows are.
-
-        Footers do not know: of a text that comes often, a file has one copy.
-        """
-        start = split.start
-        selection = self.scan.selection(split.file)
-        width = self._width(selection)
-        if width is None:
-            first = replace(split, stop=min(start + _FIRST_ROWS, split.stop))
-            for batch in self.scan.read(first, batch_rows=_FIRST_ROWS):
-                self._learn(batch, selection)
-                yield batch
-            start = first.stop
-            width = self._width(selection) or _UNSEEN_WIDTH * len(selection.columns)
-        if start < split.stop:
-            rows = min(max(int(batch_bytes / max(width, 1.0)), 1), _MOST_ROWS)
-            for batch in self.scan.read(replace(split, start=start), batch_rows=rows):
-                self._learn(batch, selection)
-                yield batch
-
-    def _width(self, selection: Selection) -> float | None:
-        """Bytes of a row in memory, if it is known."""
-        try:
-            return float(sum(max(kind.bit_width / 8, 1.0) for kind in selection.kinds))
-        except ValueError:
-            return _widths.get(self._name(selection))
-
-    def _learn(self, batch: pa.RecordBatch, selection: Selection) -> None:
-        if len(batch):
-            name = self._name(selection)
-            _widths[name] = max(_widths.get(name, 0.0), batch.nbytes / len(batch))
-
-    def _name(self, selection: Selection) -> tuple[str, ...]:
-        return (self.scan.files[0].path, *(column.field.name for column in selection.columns))
+        """Rows of a split in batches of about so many bytes."""
+        return read_paced(self.scan, split, batch_bytes=batch_bytes)
 
     def bundles(self, blocks: Iterable[int]) -> Iterator[tuple[int, Split]]:
         """Blocks that lie side by side in a row group as one split, with the first one's number."""

@@ -248,7 +248,9 @@ def _feed(operator: JoinOperator, wave: Arrivals, plan: Plan, check: Check) -> I
     """Push a wave's batches, the inputs in turn."""
     inputs = [
         rebatched(
-            plan.storage.read_sections(wave.files[input], plan.schemas[input]), plan.pushed_rows
+            plan.storage.read_sections(wave.files[input], plan.schemas[input]),
+            plan.pushed_rows,
+            plan.pushed_bytes,
         )
         for input in plan.inputs
     ]

@@ -128,16 +128,28 @@ class Plan:
     def block_rows(self) -> int:
         """How many rows a scan task divides among instances at a time; it has a few copies of
         them."""
-        width = max(_row_bytes(schema) for schema in self.schemas)
+        return max(self.block_bytes // self._widest, 1024)
+
+    @property
+    def block_bytes(self) -> int:
+        """About how many bytes these have, also if texts turn out to be long."""
         # More if there are more instances, because the rows of each are written as one section.
-        most = min(self.memory // 6, _BLOCK_BYTES * max(self.instances // 4, 1))
-        return max(most // width, 1024)
+        return min(self.memory // 6, _BLOCK_BYTES * max(self.instances // 4, 1))
 
     @property
     def pushed_rows(self) -> int:
         """How many rows are pushed to an operator at a time, if sections are smaller."""
-        width = max(_row_bytes(schema) for schema in self.schemas)
-        return min(max(self.memory // 64 // width, 1), _PUSHED_ROWS)
+        return min(max(self.pushed_bytes // self._widest, 1), _PUSHED_ROWS)
+
+    @property
+    def pushed_bytes(self) -> int:
+        """About how many bytes these have, also if texts turn out to be long."""
+        return self.memory // 64
+
+    @property
+    def _widest(self) -> int:
+        """Bytes of a row of the widest table, if texts are short."""
+        return max(_row_bytes(schema) for schema in self.schemas)
 
     def fitted(self, sizes: Sizes) -> Plan:
         """The plan for tables of these sizes, with as many instances as they need."""

@@ -14,6 +14,7 @@ from watersmeet.errors import FunctionFailed
 from watersmeet.model import Side
 from watersmeet.rows.rebatched import rebatched
 from watersmeet.spark.jobs import Record
+from watersmeet.spark.scans.paced import read_paced
 from watersmeet.spark.scans.scan import PlainScan, Split
 from watersmeet.spark.tables.histograms import noted
 from watersmeet.spark.tables.plan import Plan
@@ -40,18 +41,21 @@ def scan(task: ScanTask, plan: Plan, relations: dict[int, PlainScan]) -> Record:
     """Read some splits of a plain scan, and write their rows divided among instances; those that
     later waves join, to files of their own."""
     relation = relations[task.input]
-    rows = chain.from_iterable(
-        relation.read(split, batch_rows=plan.block_rows) for split in task.splits
-    )
+    rows = chain.from_iterable(read_split(relation, split, plan) for split in task.splits)
     stem = f"input{task.input}-{task.wave + 1:03}"
     with _of_input(plan.names[task.input]), ExitStack() as files:
         put_aside = PutAside(task, plan, files)
         mine = rows if task.stretches is None else put_aside.others(rows, task.stretches)
         # Row groups may be small, and every section that is written costs a little.
-        blocks = rebatched(mine, plan.block_rows // 2)
+        blocks = rebatched(mine, plan.block_rows // 2, plan.block_bytes // 2)
         written = plan.storage.write_sections(stem, routed(blocks, task.input, plan))
         put_aside.write_all()
     return written.describe() | {"later": put_aside.described()}
+
+
+def read_split(relation: PlainScan, split: Split, plan: Plan) -> Iterator[pa.RecordBatch]:
+    """Rows of a split, in batches that a task has memory for."""
+    return read_paced(relation, split, batch_bytes=plan.block_bytes, most_rows=plan.block_rows)
 
 
 @contextmanager
@@ -90,7 +94,9 @@ class PutAside:
     def _put(self, wave: int, rows: pa.RecordBatch) -> None:
         waiting = self._waiting[wave]
         waiting.append(rows)
-        if sum(map(len, waiting)) >= self._plan.block_rows // _WAITING_BLOCKS:
+        count, nbytes = sum(map(len, waiting)), sum(each.nbytes for each in waiting)
+        plan = self._plan
+        if max(count / plan.block_rows, nbytes / plan.block_bytes) >= 1 / _WAITING_BLOCKS:
             self._write(wave)
 
     def write_all(self) -> None:
@@ -102,7 +108,7 @@ class PutAside:
         if wave not in self._files:
             stem = f"input{self._task.input}-{wave + 1:03}"
             self._files[wave] = self._stack.enter_context(self._plan.storage.sections_file(stem))
-        together = rebatched(iter(batches), self._plan.block_rows)
+        together = rebatched(iter(batches), self._plan.block_rows, self._plan.block_bytes)
         for instance, rows in routed(together, self._task.input, self._plan):
             self._files[wave].append(instance, rows)
 
@@ -116,7 +122,8 @@ def stage(batches: Iterator[pa.RecordBatch], input: int, plan: Plan) -> Iterator
     stem = f"input{input}-staged"
     schema, placing = plan.schemas[input], plan.placing
     # Spark's batches have only some 10,000 rows.
-    for block in rebatched((batch.cast(schema) for batch in batches), plan.block_rows):
+    cast = (batch.cast(schema) for batch in batches)
+    for block in rebatched(cast, plan.block_rows, plan.block_bytes):
         written = plan.storage.write_sections(stem, routed(iter([block]), input, plan)).describe()
         yield written if placing is None else written | noted(Side(input), block, placing)
 

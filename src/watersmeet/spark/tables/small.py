@@ -25,7 +25,7 @@ from watersmeet.spark.scans.relation import PlainScan, Relation, Split, StagedRo
 from watersmeet.spark.tables.instances import Check, Instance, JoinTask, record_of
 from watersmeet.spark.tables.plan import Plan, Sizes, bytes_of, is_fixed
 from watersmeet.spark.tables.results import ResultWriter
-from watersmeet.spark.tables.scanning import routed
+from watersmeet.spark.tables.scanning import read_split, routed
 from watersmeet.spark.tables.staging import Staged
 from watersmeet.store.exchange import Sections
 
@@ -141,7 +141,7 @@ def join_small(
             read[input] = relation.rows
             for group in relation.row_groups:
                 split = Split(group.file, group.number, 0, group.rows)
-                yield from relation.read(split, batch_rows=plan.block_rows)
+                yield from read_split(relation, split, plan)
         else:
             rows = (
                 iter(batches[input])
@@ -152,7 +152,9 @@ def join_small(
                 read[input] += len(batch)
                 yield batch
 
-    inputs = [rebatched(rows_of(input), plan.pushed_rows) for input in plan.inputs]
+    inputs = [
+        rebatched(rows_of(input), plan.pushed_rows, plan.pushed_bytes) for input in plan.inputs
+    ]
     instance = Instance(plan, check)
     task = JoinTask(0, (), last=True)
     try:

@@ -104,7 +104,7 @@ def _again(
 ) -> list[Sections]:
     def divide(file: Sections) -> Record:
         rows = plan.storage.read_sections([file], plan.schemas[input])
-        blocks = rebatched(rows, plan.block_rows)
+        blocks = rebatched(rows, plan.block_rows, plan.block_bytes)
         stem = f"input{input}-divided"
         return plan.storage.write_sections(stem, routed(blocks, input, plan)).describe()
 
