@@ -95,8 +95,8 @@ def run(places: Places, *, quick: bool) -> Section:
 
 
 def _memory(memory: int, *, quick: bool) -> int:
-    """A quick input is a tenth, and so is its cap; two threads take two megabytes at least."""
-    return max(memory // 10, 2 * MB) if quick else memory
+    """A quick input is a tenth, and so is its cap."""
+    return memory // 10 if quick else memory
 
 
 def _row(measured: Measured, case: str, how: str, memory: int) -> Row:

@@ -152,7 +152,9 @@ import signal, sys, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)
 import watersmeet as wm
 from tests.local.inputs import batches, sides
+from watersmeet.local import threaded
 
+threaded.LEAST_EACH = 2**20
 left, right = sides({rows})
 
 def hanging():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,12 +32,11 @@ from tests.local.threaded import (
 from watersmeet.errors import (
     ConditionFailed,
     InvalidArgument,
-    MemoryTooSmall,
     PromiseBroken,
     RunClosed,
     SourceFailed,
 )
-from watersmeet.local import LocalJoin
+from watersmeet.local import LocalJoin, threaded
 from watersmeet.local.instances import Instances, InstanceShares
 from watersmeet.local.news import Arrived
 from watersmeet.local.threaded import ThreadedDriver
@@ -296,7 +297,6 @@ def test_promises_are_kept_by_all_together() -> None:
             InvalidArgument,
             "punctuations='over'",
         ),
-        ({"threads": 4, "memory": "3MB"}, MemoryTooSmall, "too little for 4 threads"),
     ],
 )
 def test_what_cannot_be_is_refused_at_the_call(
@@ -304,6 +304,36 @@ def test_what_cannot_be_is_refused_at_the_call(
 ) -> None:
     with pytest.raises(error, match=words):
         wm.local.join(*FEW, **{"on": "k", **more})
+
+
+@pytest.mark.parametrize(
+    ("memory", "asked", "used"),
+    [("1MB", 256, 1), ("31MB", 2, 1), ("32MB", 2, 2), ("47MB", 3, 2)],
+)
+@pytest.mark.parametrize("kind", ["join", "join_many", "enrich"])
+def test_each_thread_has_sixteen_megabytes_or_there_are_fewer(
+    kind: str, memory: str, asked: int, used: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threaded, "LEAST_EACH", 16 * 2**20)
+    options: dict[str, Any] = {"memory": memory, "threads": asked}
+    if kind == "join_many":
+        run: LocalJoin = wm.local.join_many({"a": FEW[0], "b": FEW[1]}, "k", **options)
+    else:
+        run = getattr(wm.local, kind)(*FEW, "k", **options)
+    with run:
+        next(run)
+        assert run._driver.threads == used
+        assert len(instance_threads()) == (used if used > 1 else 0)
+        words = " ".join(run.explain().split())
+        assert f"{used} thread" in words
+        assert (f"{asked} were asked for" in words) == (used < asked)
+
+
+def test_users_have_threads_from_sixteen_megabytes_each() -> None:
+    """Tests in this folder have them from one."""
+    program = "from watersmeet.local import threaded; print(threaded.LEAST_EACH)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert int(found.stdout) == 16 * 2**20
 
 
 def test_explain_says_how_many_threads_join() -> None:

@@ -58,7 +58,10 @@ class Driver:
         claim: SpillClaim,
         wait_threshold: float,
         promised: Promised | None = None,
+        asked: int = 1,
     ) -> None:
+        """`asked` is how many threads the join was asked to run in."""
+        self.asked = asked
         self.sources = sources
         self.promised = promised
         self.question = question

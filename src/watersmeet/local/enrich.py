@@ -15,7 +15,7 @@ from watersmeet.local.masters import MasterInput, master_input, patiently
 from watersmeet.local.plan_enrich import EnrichPlan
 from watersmeet.local.run import LocalJoin, check_stored, seconds_of
 from watersmeet.local.sources import Source, open_source
-from watersmeet.local.threaded import parse_threads
+from watersmeet.local.threaded import parse_threads, threads_within
 from watersmeet.operators.enriching import EnrichQuestion
 from watersmeet.operators.semistream.metrics import SemiStreamMetrics
 from watersmeet.rows.condition import ConditionLike
@@ -80,8 +80,8 @@ def enrich(
     wait_threshold
         Seconds of silence on the stream after which the scan goes on; 0: whenever nothing has come.
     threads
-        How many threads join, all within `memory`; one if None. Each has a part of the keys, and
-        reads the part of the master that has them.
+        How many threads join, all within `memory`; one if None, and fewer with less than 16 MB for
+        each. Each has a part of the keys, and reads the part of the master that has them.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def enrich(
     )
     every = None if refresh is None else parse_seconds(refresh, name="refresh")
     limit, shares = MemoryShares.parse(memory)
-    count = parse_threads(threads, limit, has_keys=True)
+    asked = parse_threads(threads, has_keys=True)
     patience = seconds_of(wait_threshold)
     batch_bytes = shares.input // 4
     source = open_source(stream, word="stream", batch_bytes=batch_bytes)
@@ -110,6 +110,7 @@ def enrich(
     kept = master_input(master, batch_bytes=batch_bytes, refreshed=every is not None)
     first, seen = patiently(kept, lambda: _opened(kept), time.sleep)
     check_stored(first, limit)
+    count = threads_within(limit, asked)
     make = EnrichDriver if count == 1 else partial(ThreadedEnrichDriver, threads=count)
     driver = make(
         [source, first],
@@ -118,6 +119,7 @@ def enrich(
         memory=MemoryAccount(limit),
         claim=SpillClaim(spill_dir),
         wait_threshold=patience,
+        asked=asked,
     )
     driver.keep(kept, seen, refresh=every)
     return LocalEnrich(driver)

@@ -26,10 +26,11 @@ def explain(driver: Driver) -> str:
         "read": " and ".join(f"{rows:,} {name}" for name, rows in driver.read()) + " rows",
         "results": results_words(metrics.results, STAGES),
     }
-    if driver.threads > 1:
-        facts["threads"] = (
-            f"{driver.threads} threads join, each the rows of its part of the keys; rows that one "
-            "of them has no memory for may take what others leave"
+    if driver.asked > 1:
+        facts["threads"] = threads_words(
+            driver,
+            "each the rows of its part of the keys; rows that one of them has no memory for may "
+            "take what others leave",
         )
     latest = [str(record) for record in metrics.flushes][-_DECISIONS:]
     if latest:
@@ -65,6 +66,15 @@ def memory_words(driver: Driver, what: str) -> str:
         f"{megabytes(shares.input)} for input that waits, {megabytes(shares.work)} for work; "
         f"now {megabytes(memory.used)}, at most {megabytes(memory.peak)} so far"
     )
+
+
+def threads_words(driver: Driver, each: str) -> str:
+    """How many threads join, and what each of several does."""
+    count = driver.threads
+    words = f"{count} threads join, {each}" if count > 1 else "1 thread joins"
+    if count < driver.asked:
+        words += f"; {driver.asked} were asked for, and have too little memory to be faster"
+    return words
 
 
 def question_words(driver: Driver) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from watersmeet.local.explain import memory_words, question_words
+from watersmeet.local.explain import memory_words, question_words, threads_words
 from watersmeet.operators.enriching import STREAM
 from watersmeet.operators.explaining import (
     ENRICHING_STAGES,
@@ -40,10 +40,9 @@ def explain(driver: EnrichDriver, plan: EnrichPlan | None = None) -> str:
             "read": f"{metrics.rows_in[STREAM]:,} stream rows; {waiting_words(metrics.as_dict())}",
             "results": results_words(metrics.results, ENRICHING_STAGES),
         }
-    if driver.threads > 1:
-        facts["threads"] = (
-            f"{driver.threads} threads join, each with a part of the keys, and read the part of "
-            "the master that has them"
+    if driver.asked > 1:
+        facts["threads"] = threads_words(
+            driver, "each with a part of the keys, and read the part of the master that has them"
         )
     if plan is not None:
         facts["expected"] = _expected(driver, plan)

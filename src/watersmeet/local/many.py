@@ -47,9 +47,9 @@ def join_many(
     memory, wait_threshold, spill_dir, condition
         As in `wm.local.join`.
     threads
-        How many threads join, all within `memory`; one if None. Rows are divided by a column that
-        must be equal in as many relations as possible. Rows of a relation that has no such column
-        go to several threads, and each keeps them.
+        How many threads join, all within `memory`; one if None, and fewer with less than 16 MB for
+        each. Rows are divided by a column that must be equal in as many relations as possible. Rows
+        of a relation that has no such column go to several threads, and each keeps them.
 
     Columns of one name that must be equal are one column of the result. Any other name that several
     relations have is followed by an underscore and the name of the relation.

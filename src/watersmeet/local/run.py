@@ -19,7 +19,7 @@ from watersmeet.local.driver import Driver
 from watersmeet.local.explain import explain
 from watersmeet.local.promised import Promised
 from watersmeet.local.sources import Source, open_source
-from watersmeet.local.threaded import ThreadedDriver, parse_threads
+from watersmeet.local.threaded import ThreadedDriver, parse_threads, threads_within
 from watersmeet.operators.many import ManyQuestion
 from watersmeet.operators.metrics import Metrics
 from watersmeet.operators.question import Question
@@ -98,7 +98,8 @@ def join(
         `wm.punctuated(..., pattern=)` is to be given there.
     threads
         How many threads join, each the rows of its part of the keys, all within `memory`; one if
-        None. A `condition` that is a function is then called by several threads at a time.
+        None, and fewer than you say if `memory` has less than 16 MB for each. A `condition` that is
+        a function is then called by several threads at a time.
 
     Examples
     --------
@@ -145,7 +146,8 @@ def opened(
 ) -> LocalJoin:
     """A run of a question over inputs with these names."""
     limit, shares = MemoryShares.parse(memory)
-    count = parse_threads(threads, limit, has_keys=question.has_keys, promised=promised)
+    asked = parse_threads(threads, has_keys=question.has_keys, promised=promised)
+    count = threads_within(limit, asked)
     patience = seconds_of(wait_threshold)
     # Small enough that an input's share holds several batches, or readers would wait for the join.
     batch_bytes = shares.input // (4 * len(inputs))
@@ -165,6 +167,7 @@ def opened(
         claim=SpillClaim(spill_dir),
         wait_threshold=patience,
         promised=promised,
+        asked=asked,
     )
     return LocalJoin(driver)
 
