@@ -13,12 +13,12 @@ import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import functions
 
-import watersmeet as wm
 from tests.spark import sql_types
-from tests.spark.scans import assert_read_alike, plain, read, refused, rows, text_scan
-from watersmeet.errors import FunctionFailed, SourceFailed, WorkerLost
+from tests.spark.scans import assert_read_alike, plain, read, refused, rows
+from watersmeet.errors import FunctionFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,15 +77,11 @@ def same_array(values: pa.Array) -> pa.Array:
     return values
 
 
-def tripled(values: pa.Array) -> pa.Array:
-    return pc.multiply(values, 3)
-
-
 def going_through(pieces: Iterator[pd.Series]) -> Iterator[pd.Series]:
     yield from pieces
 
 
-def how_many(values: pa.Array) -> pa.Array:
+def how_many(values: pa.Array, *_: pa.Array) -> pa.Array:
     return pa.array([len(values)] * len(values), pa.int32())
 
 
@@ -224,6 +220,41 @@ def test_a_function_is_given_as_many_rows_at_a_time_as_the_session_says(frame: D
     assert read(scan).column(0).to_pylist() == [96] * 96
 
 
+def test_a_function_is_given_few_rows_at_a_time_if_they_are_wide(frame: DataFrame) -> None:
+    chosen = frame.select(sf.arrow_udf(how_many, "int")("s", "w").alias("at once"))
+    with sql_types.settings(frame.sparkSession, execution__arrow__maxBytesPerBatch="100"):
+        scan = plain(chosen)
+    at_once = read(scan).column(0).to_pylist()
+    assert len(at_once) == ROWS
+    # A decimal of 38 digits has 16 bytes.
+    assert max(at_once) <= 100 / 16
+
+
+def named_as(one: pd.Series, other: pd.Series) -> pd.Series:
+    return pd.Series([f"{one.name} {other.name} {one is other}"] * len(one))
+
+
+def filled(values: pd.Series) -> pd.Series:
+    values[:] = 7.0
+    return values
+
+
+def test_what_several_functions_are_given_is_one_argument_as_in_spark(frame: DataFrame) -> None:
+    named, fill = sf.pandas_udf(named_as, "string"), sf.pandas_udf(filled, "double")
+    same_again = same("double", "pandas")
+    assert_read_alike(
+        frame.select(
+            named("id", "id").alias("a"),
+            named(frame.small + 1, "id").alias("b"),
+            named("small", sf.expr("small + 1")).alias("c"),
+            # It changes what the next one is given, and not the column.
+            fill("d").alias("f"),
+            same_again("d").alias("g"),
+            "d",
+        )
+    )
+
+
 def test_a_result_has_a_name_that_no_column_has(spark: SparkSession, tmp_path: Any) -> None:
     spark.range(9).selectExpr("id AS `result 1`").write.parquet(str(tmp_path / "named"))
     named = spark.read.parquet(str(tmp_path / "named"))
@@ -239,14 +270,38 @@ def test_functions_in_branches_of_a_union_and_above_it(frame: DataFrame) -> None
     assert_read_alike(both)
 
 
-def test_lines_of_csv_files_are_given_to_functions(spark: SparkSession, tmp_path: Any) -> None:
-    spark.range(0, 500, 1, 2).selectExpr("id", "id % 9 AS v").write.csv(str(tmp_path / "lines"))
-    lines = spark.read.schema("id bigint, v int").csv(str(tmp_path / "lines"))
-    more = sf.udf(lambda value: value + 1, "int")
-    left = lines.select("id", more("v").alias("v"))
-    assert "v computed as <lambda>(v)" in text_scan(left).describe()
-    with wm.join(left, lines.select("id"), "id") as run:
-        assert rows(run.to_df().toArrow()) == rows(left.join(lines.select("id"), "id").toArrow())
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+_RAISED = {
+    "exit": SystemExit("bye"),
+    "stop": StopIteration(),
+    "interrupt": KeyboardInterrupt(),
+    "end": GeneratorExit(),
+    "nothing to say": Speechless(),
+}
+
+
+@pytest.mark.parametrize("error", _RAISED.values(), ids=_RAISED)
+def test_whatever_a_function_raises_is_an_error_of_ours(
+    frame: DataFrame, error: BaseException
+) -> None:
+    def raising(value):  # type: ignore[no-untyped-def]
+        raise error
+
+    with pytest.raises(FunctionFailed, match=r"raising\(id\) cannot be computed"):
+        read(plain(frame.select(sf.udf(raising, "int")("id").alias("r"))))
+
+
+def test_what_an_error_says_at_length_is_cut_and_can_be_printed(frame: DataFrame) -> None:
+    def raising(value: int) -> int:
+        raise ValueError("\ud800" + "much " * 10_000)
+
+    with pytest.raises(FunctionFailed) as caught:
+        read(plain(frame.select(sf.udf(raising, "int", useArrow=True)("id").alias("r"))))
+    assert len(str(caught.value).encode()) < 1_000
 
 
 # -- Left to Spark -------------------------------------------------------------------------------
@@ -278,13 +333,18 @@ def _left_to_spark(frame: DataFrame) -> dict[str, tuple[Any, str]]:
         "no argument": (sf.udf(lambda: 1, "int")(), "is called without an argument"),
         "a list": (sf.udf(lambda v: [v], "array<int>")("id"), "takes or returns array<int>"),
         "a struct": (sf.udf(lambda v: 1, "int")(sf.struct("id")), "is given struct("),
+        "a task": (
+            sf.udf(lambda v: str(TaskContext.get()), "string", useArrow=True)("id"),
+            "asks for Spark's TaskContext",
+        ),
         "Spark's own": (sf.udf(lambda v: v, "string")(sf.upper("s")), "is given upper("),
     }  # fmt: skip
 
 
 _CASES = (
     *("rows one by one", "something else each time", "a partition's rows", "a broadcast"),
-    *("an accumulator", "a large one", "no argument", "a list", "a struct", "Spark's own"),
+    *("an accumulator", "a large one", "no argument", "a list", "a struct", "a task"),
+    "Spark's own",
 )
 
 
@@ -310,6 +370,8 @@ def test_a_function_of_a_session_with_other_settings_is_left_to_spark(frame: Dat
         frame.sparkSession.conf.unset(_PROFILER)
     with sql_types.settings(frame.sparkSession, execution__arrow__useLargeVarTypes="true"):
         assert "useLargeVarTypes is not false" in refused(chosen)
+    with sql_types.settings(frame.sparkSession, pyspark__worker__logging__enabled="true"):
+        assert "logging.enabled is not false" in refused(chosen)
     environment = frame.sparkSession.sparkContext.environment
     environment["ANOTHER"] = "1"
     try:
@@ -317,96 +379,3 @@ def test_a_function_of_a_session_with_other_settings_is_left_to_spark(frame: Dat
     finally:
         del environment["ANOTHER"]
     plain(chosen)
-
-
-# -- In joins and aggregates ---------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def sides(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Two tables in 8 files each, a key and a value of each by functions."""
-    found = []
-    for number, (many, step) in enumerate([(4_000, 7), (1_000, 3)]):
-        path = str(tmp_path_factory.mktemp("called") / str(number))
-        text = f"cast(id * {step} % 500 AS int) AS item", f"id % 50 + {number} AS v{number}"
-        spark.range(0, many, 1, 8).selectExpr("id", *text).write.parquet(path)
-        read_back = spark.read.parquet(path)
-        key = sf.udf(lambda item: f"k{item % 400}", "string")
-        triple = sf.arrow_udf(tripled, "bigint")
-        found.append(
-            read_back.select(key("item").alias("k"), triple(f"v{number}").alias(f"v{number}"))
-        )
-    return tuple(found)
-
-
-@pytest.mark.parametrize("how", ["inner", pytest.param("full", marks=pytest.mark.slow), "anti"])
-def test_joins_of_tables_with_functions_are_sparks_own(sides: Any, how: str) -> None:
-    left, right = sides
-    theirs = rows(left.join(right, "k", how).toArrow())
-    with wm.join(left, right, "k", how) as run:
-        found = sum((rows(wave.rows.toArrow()) for wave in run), start=type(theirs)())
-        assert "k computed as <lambda>(item)" in " ".join(run.explain().split())
-    assert found == theirs
-
-
-def test_the_driver_does_not_call_functions(sides: Any) -> None:
-    left, right = sides
-    where = sf.udf(lambda v: os.getpid(), "bigint")
-    with wm.join(left.withColumn("where", where("v0")), right, "k") as run:
-        places = {row["where"] for row in run.to_df().select("where").distinct().collect()}
-    assert os.getpid() not in places
-
-
-def test_an_aggregate_over_a_function_is_sparks_own(sides: Any) -> None:
-    left, right = sides
-    with wm.aggregate(left, right, "k", total=wm.sum("v0 * v1"), n=wm.count()) as run:
-        ours = run.to_df(run.exact()).first()
-        assert "file path" in run.explain()
-    theirs = left.join(right, "k").agg(sf.sum(sf.expr("v0 * v1")), sf.count("*")).first()
-    assert ours is not None
-    assert tuple(ours) == tuple(theirs)
-
-
-@pytest.mark.parametrize("call", ["join", "aggregate"])
-def test_a_function_that_ends_its_process_is_an_error_without_javas_stack(
-    sides: Any, call: str
-) -> None:
-    left, right = sides
-    ended = sf.udf(lambda v: os._exit(3), "int")("v0")
-    called = left.withColumn("e", ended)
-
-    def run() -> None:
-        if call == "join":
-            wm.join(called, right, "k").to_df()
-        else:
-            wm.aggregate(called, right, "k", n=wm.sum("e")).exact()
-
-    with pytest.raises(WorkerLost, match="ended in the middle of a task") as caught:
-        run()
-    assert "java" not in str(caught.value).lower()
-
-
-@pytest.mark.parametrize("error", [SystemExit("bye"), StopIteration()], ids=["exit", "stop"])
-def test_whatever_a_function_raises_is_an_error_of_ours(
-    frame: DataFrame, error: BaseException
-) -> None:
-    def raising(value):  # type: ignore[no-untyped-def]
-        raise error
-
-    with pytest.raises(FunctionFailed, match=r"raising\(id\) cannot be computed"):
-        read(plain(frame.select(sf.udf(raising, "int")("id").alias("r"))))
-
-
-def test_a_function_that_fails_is_named_with_what_it_said(sides: Any) -> None:
-    left, right = sides
-
-    def failing(v: int) -> int:
-        raise LookupError("no such thing")
-
-    failed = sf.udf(failing, "int", useArrow=True)("v0")
-    with (
-        wm.join(left.withColumn("e", failed), right, "k") as run,
-        pytest.raises(SourceFailed, match=r"failing\(.*LookupError: no such thing") as caught,
-    ):
-        run.to_df()
-    assert "Mend the function" in caught.value.remedy

@@ -101,6 +101,16 @@ def test_a_home_that_died_is_named_and_followed_by_another(name: str) -> None:
     assert at_home(name, count, name, batches=rows(2))[1] == 2
 
 
+def test_a_limit_that_a_function_has_set_for_all_sockets_is_not_for_homes(name: str) -> None:
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(1e-9)
+    try:
+        home, _ = at_home(name, count, name, batches=rows(1))
+    finally:
+        socket.setdefaulttimeout(before)
+    assert home != os.getpid()
+
+
 def test_rows_of_a_worker_that_ended_too_early_are_not_all_rows(name: str) -> None:
     """Between two batches, where a stream of Arrow's might end as well."""
 

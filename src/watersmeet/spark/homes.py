@@ -126,6 +126,8 @@ def _connected(name: str) -> socket.socket | None:
     address = _address(name)
     for _ in range(_TRIES):
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # A function of the user's may have set a limit for all sockets of this worker.
+        connection.settimeout(None)
         with suppress(OSError):
             connection.connect(address)
             if not _is_mine(connection):

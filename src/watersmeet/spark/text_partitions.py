@@ -256,8 +256,7 @@ def _copy(scan: TextScan, part: TextRange, storage: ExchangeDir) -> _Copy | None
         with storage.writing():
             out.write(ended)
 
-    for _ in scan.read(part, append):
-        pass
+    scan.look(part, append)
     if out is None:
         return None
     with storage.writing():

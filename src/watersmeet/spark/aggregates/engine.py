@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -127,6 +127,9 @@ class ClusterEngine(_Jobs):
                 keys = (block.keys for block in given.tables[plan.other].blocks)
                 by_group = dict(zip(places, keys, strict=True))
                 ranges = tuple(each for each in by_group.values() if each is not None)
+        elif plain is not None and plain.scan.has_functions:
+            # Each worker would call them for all rows of this side.
+            plain = None
         self._work = Work(
             given.query,
             given.question,
@@ -201,14 +204,35 @@ class ClusterEngine(_Jobs):
         return self._partitions
 
     def _stage(self) -> None:
-        """Bring the other side, which is no plain scan, into the run's storage."""
+        """Bring the other side into the run's storage, of which workers do not read the files."""
         other = self._plan.other
-        source = self._sources[other]
-        assert isinstance(source, PartitionBlocks)
-        schema = self._question.schemas[other]
-        side = _staged(source, schema, self._place, side=other)
-        _check_size(side, self._work)
+        source, schema = self._sources[other], self._question.schemas[other]
+        if isinstance(source, PlainBlocks):
+            side = self._staged_here(source, schema, side=other)
+        else:
+            side = _staged(source, schema, self._place, side=other)
+            _check_size(side, self._work)
         self._work = replace(self._work, other=side)
+
+    def _staged_here(self, source: PlainBlocks, schema: pa.Schema, *, side: Side) -> OtherSide:
+        """By our own tasks, each of which reads some blocks."""
+        word, storage = side.name.lower(), self._exchange()
+        nbytes = self._work.allowance.batch_bytes
+
+        def stage(blocks: Sequence[int]) -> Record:
+            splits = (split for _, split in source.bundles(blocks))
+            rows = chain.from_iterable(source.rows_of(split, nbytes) for split in splits)
+            return _write(rows, storage, word)
+
+        records = run_tasks(
+            self._spark,
+            shares(range(len(source.splits)), _TASKS_EACH * self._slots.tasks),
+            stage,
+            at_once=self._slots.tasks,
+            query=self._query,
+            what=f"staging the {word} side",
+        )
+        return _other_side(records, schema, storage)
 
 
 class RippleEngine(_Jobs):
@@ -303,9 +327,16 @@ def _staged(source: PartitionBlocks, schema: pa.Schema, place: Place, *, side: S
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[Record]:
         rows = (batch.cast(schema) for batch in batches)
-        blocks = ((0, block) for block in rebatched(rows, _STAGED_ROWS))
-        yield storage.write_sections(f"{word}-staged", blocks).describe()
+        yield _write(rebatched(rows, _STAGED_ROWS), storage, word)
 
     records = run_over_all(source.relation, stage, place, what=f"staging the {word} side")
+    return _other_side(records, schema, storage)
+
+
+def _write(rows: Iterator[pa.RecordBatch], storage: ExchangeDir, word: str) -> Record:
+    return storage.write_sections(f"{word}-staged", ((0, each) for each in rows)).describe()
+
+
+def _other_side(records: Iterable[Record], schema: pa.Schema, storage: ExchangeDir) -> OtherSide:
     files = sorted(map(Sections.from_description, records), key=lambda file: file.name)
     return OtherSide(schema, None, storage, tuple(files))

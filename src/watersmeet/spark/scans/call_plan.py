@@ -49,9 +49,14 @@ _FORMS = (
     PythonEvalType.SQL_SCALAR_ARROW_UDF,
     PythonEvalType.SQL_SCALAR_PANDAS_UDF,
 )
-# What a pickled function has if it adds to one of Spark's accumulators. We may call a function
-# again for the same row, and Spark would count both.
-_ACCUMULATOR = b"_deserialize_accumulator"
+# What a pickled function has if it does such things, and why they are left to Spark.
+_TELLING = {
+    # We may call a function again for the same row, and Spark would count both.
+    b"_deserialize_accumulator": "adds to an accumulator, which would count rows that are read "
+    "twice",
+    # Numbers of our tasks come again in every wave.
+    b"TaskContext": "asks for Spark's TaskContext, and would be told of our tasks",
+}
 _CALL, _KEYWORD = "PythonUDF", "NamedArgumentExpression"
 _TYPES = (
     *(NumericType, BooleanType, StringType, BinaryType),
@@ -61,6 +66,7 @@ _TYPES = (
 _UNLIMITED = 2**31 - 1
 _LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
 _PROFILER = "spark.sql.pyspark.udf.profiler"
+_LOGGING = "spark.sql.pyspark.worker.logging.enabled"
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,7 @@ class Session:
     settings: tuple[tuple[str, str], ...]
     timezone: str
     batch_rows: int
+    batch_bytes: int
     program: str
     """The Python of our tasks."""
     environment: Mapping[str, str]
@@ -81,12 +88,15 @@ class Session:
         conf = spark._jsparkSession.sessionState().conf()
         if conf.getConfString(_LARGE_TYPES) != "false":
             raise Refused(f"it calls a Python function, and {_LARGE_TYPES} is not false")
+        if conf.getConfString(_LOGGING) != "false":
+            raise Refused(f"it calls a Python function, and {_LOGGING} is not false")
         if conf.contains(_PROFILER):
             raise Refused(f"it calls a Python function, and {_PROFILER} is set")
         return cls(
             settings=_settings(context, conf),
             timezone=str(conf.sessionLocalTimeZone()),
             batch_rows=most if (most := int(conf.arrowMaxRecordsPerBatch())) > 0 else _UNLIMITED,
+            batch_bytes=int(conf.arrowMaxBytesPerBatch()),
             program=interpreter_of(spark),
             environment=_without_traceback(context.environment),
             includes=frozenset(context._python_includes or ()),
@@ -116,6 +126,7 @@ class CallReader:
         self._session = Session.of(self.spark)
         self._arguments: list[Computed] = []
         self._types: list[DataType] = []
+        self._given: list[JavaObject] = []
 
     def read(
         self, node: JavaObject, fields: Mapping[str, Any], names: Iterator[str]
@@ -151,6 +162,7 @@ class CallReader:
             form=form,
             settings=self._session.settings,
             batch_rows=self._session.batch_rows,
+            batch_bytes=self._session.batch_bytes,
         )
         return calls, columns
 
@@ -190,21 +202,26 @@ class CallReader:
             raise Refused(f"{text} was made when the session had other files or variables")
         class_tag = java_class(self.spark.sparkContext, "scala.reflect.ClassTag").Byte()
         command = bytes(function.command().toArray(class_tag))
-        if _ACCUMULATOR in command:
-            raise Refused(
-                f"{text} adds to an accumulator, which would count rows that are read twice"
-            )
+        for part, reason in _TELLING.items():
+            if part in command:
+                raise Refused(f"{text} {reason}")
         return command
 
     def _argument(self, node: Node, live: JavaObject) -> int:
-        """The place of an argument among all."""
+        """The place of an argument among all. What several are given is one argument, as in
+        Spark: a function may change a pandas series that it is given."""
         text = live.sql()
         refused = f"{text} is given {{}}, which may have other values outside Spark"
         translation = Translation(live, self.find, refused)
+        given = translation.live(node)
+        for place, other in enumerate(self._given):
+            if other.semanticEquals(given):
+                return place
         tree = translation.value(node)
-        kind = _type_of(translation.live(node), text)
+        kind = _type_of(given, text)
         if to_arrow_type(kind, timezone="UTC") != tree.kind:
             raise translation.refusal(node)
+        self._given.append(given)
         self._types.append(kind)
         self._arguments.append(Computed(text, tree))
         return len(self._arguments) - 1

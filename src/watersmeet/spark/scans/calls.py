@@ -19,6 +19,9 @@ import pyarrow as pa
 from watersmeet.errors import FunctionFailed, one_line
 from watersmeet.spark.scans.formulas import Computed
 
+# Of what a function's error says.
+_LONGEST = 500
+
 _Called = Callable[[int, Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -53,6 +56,8 @@ class Calls:
     """Of the session, as far as PySpark's conversions ask for them."""
     batch_rows: int
     """A function is given at most so many rows at a time."""
+    batch_bytes: int
+    """About so many bytes of rows at most, as Spark hands over no more either."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_called"}
@@ -71,18 +76,27 @@ class Calls:
             for argument, kind in zip(self.arguments, self.kinds, strict=True)
         ]
         batch = pa.RecordBatch.from_arrays(given, [f"_{place}" for place in range(len(given))])
-        pieces = (batch.slice(at, self.batch_rows) for at in range(0, rows, self.batch_rows))
         try:
-            found = pa.Table.from_batches(self._called(0, pieces))
-        except (Exception, SystemExit) as error:
+            found = self._results(batch)
+        except BaseException as error:  # Whatever it is: it ends a function, and not our task.
             raise FunctionFailed(
-                f"{self.text} cannot be computed. {type(error).__name__}: {one_line(error)}.",
+                f"{self.text} cannot be computed. {type(error).__name__}: {_said(error)}.",
                 remedy="Mend the function: the DataFrame's own collect() meets the same error.",
             ) from error
         return {
             field.name: column.combine_chunks().cast(field.type)
             for field, column in zip(self.results, found.columns, strict=True)
         }
+
+    def _results(self, batch: pa.RecordBatch) -> pa.Table:
+        rows = self._rows_at_once(batch)
+        pieces = (batch.slice(at, rows) for at in range(0, len(batch), rows))
+        return pa.Table.from_batches(self._called(0, pieces))
+
+    def _rows_at_once(self, batch: pa.RecordBatch) -> int:
+        """Python's objects of wide rows would take far more memory than the rows."""
+        room: int = self.batch_bytes * len(batch) // max(batch.nbytes, 1)
+        return min(self.batch_rows, max(room, 1))
 
     @cached_property
     def _called(self) -> _Called:
@@ -105,3 +119,13 @@ class Calls:
         read: Any = worker.read_udfs
         called: _Called = read(CPickleSerializer(), told, self.form, session, given)[0]
         return called
+
+
+def _said(error: BaseException) -> str:
+    """A function's own error may be unable to say anything, or say what cannot be printed."""
+    try:
+        text = one_line(error)
+    except Exception:
+        return "it cannot be put into words"
+    text = text.encode(errors="backslashreplace").decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."

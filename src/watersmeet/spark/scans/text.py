@@ -148,6 +148,11 @@ class TextScan:
         for columns, rows in self._columns(file, part, refused):
             yield from self._kept(columns, rows, file)
 
+    def look(self, part: TextRange, refused: Refused) -> None:
+        """Tell of the lines of a range that are `refused`; of the others nothing is computed."""
+        for _ in self._columns(self.files[part.file], part, refused):
+            pass
+
     def parsed(
         self, part: TextRange, batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
