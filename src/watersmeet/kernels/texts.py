@@ -1,7 +1,8 @@
-"""What the texts of fields are as values: loops over the fields that `delimited.cut` has found.
+"""What the texts of lines are as values: loops over those that `delimited.cut` or `objects.cut` has
+found.
 
-Each is given the data from the batch's first byte on, where fields start, how many bytes they have
-(-1 is a field of two quotes), what is null, and bits that are all set, of which those of nulls are
+Each is given the data from the batch's first byte on, where texts start, how many bytes they have
+(-1 is an empty one, 0 none), what is null, and bits that are all set, of which those of nulls are
 cleared. It leaves how many nulls there are in `count`, and returns the first row whose text is not
 of its form, or -1. The forms are narrower than those that Spark reads, and all values are Spark's.
 """
