@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 SCHEMA = ", ".join(f"`{name}` {kind}" for name, kind in zip(NAMES, ("BIGINT", *KINDS), strict=True))
 # None of them changes what a plain line is.
-OPTIONS = {
+OPTIONS: dict[str, bool | str] = {
     **{f"allow{what}": True for what in ("Comments", "UnquotedFieldNames", "NumericLeadingZeros")},
     **{f"allow{what}": True for what in ("UnquotedControlChars", "BackslashEscapingAnyCharacter")},
     **{"allowSingleQuotes": False, "allowNonNumericNumbers": False, "encoding": "UTF-8"},
