@@ -18,7 +18,37 @@ _ODD = ["null", "true", "false", "True", "nul", "NaN", "Infinity", "-", "01", "-
 _ODD += ["-0", "-0.0", "+1", "1e", "1e+", "1E5", "0x1", '""', '"', "'a'", "{}", "[]", "", "1 2"]
 _ODD += ["12345678901234567890", "16777217", "9007199254740993", "1.0", '"1"', "200", '"NaN"']
 _ODD += ["[1]", '{"a":1}', "\\", "123456789012345678901234567890", "/**/1", "0" * 400, "1" * 400]
-_ESCAPED = ["\\n", '\\"', "\\\\", "\\/", "\\u00e9", "\\u00E", "\\ud83d", "\\x", "\\'", "\t", "\\"]
+_ESCAPED = [
+    "\\n",
+    '\\"',
+    "\\\\",
+    "\\/",
+    "\\u00e9",
+    "\\u00E",
+    "\\x",
+    "\\'",
+    "\t",
+    "\\",
+    "\\u0000",
+    "\\uFFFD",
+]
+_ESCAPED += [
+    "\\ud83d",
+    "\\ud83d\\ude00",
+    "\\UD83D",
+    "\\uDE00",
+    "\\uD83D\\uDE00",
+    "\\ud83d\\n",
+    "\\ud83d😀",
+]
+_ESCAPED += [
+    "\\udbff\\udfff",
+    "\\ud800\\udc00",
+    "\\ud83d\\ud83d",
+    "\\uE000",
+    "\\u20ac",
+    "\\u07ff\\u0800",
+]
 _OTHER = [
     "1",
     "-1.5e-7",
@@ -130,9 +160,6 @@ class NastyObjects:
         text = small(text)
         if not (pt.is_string(kind) or pt.is_date(kind)) or (nasty and chance.random() < 0.1):
             return text
-        if not nasty:
-            # What has to be escaped is not plain.
-            return '"' + "".join(each for each in text if each not in '"\\') + '"'
-        if chance.random() < 0.3:
-            return '"' + text + chance.choice(_ESCAPED) + '"'
+        if nasty and chance.random() < 0.5:
+            return '"' + "".join(chance.choices([text, *_ESCAPED], k=chance.randrange(4))) + '"'
         return json.dumps(text, ensure_ascii=chance.random() < 0.5)

@@ -67,7 +67,7 @@ def test_a_line_is_a_row(text: bytes, rows: list[Any]) -> None:
 
 
 SHAPE = "a line is not one object of plain members"
-ESCAPED = "a line has a backslash in a name or in a text that is read"
+ESCAPED = "a line has a backslash in a name, or before what is no plain character"
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ ESCAPED = "a line has a backslash in a name or in a text that is read"
         *((line, SHAPE) for line in (b"{'a':'x'}", b'{"a":"x', b'{"a":"x"', b'{"a:"x"}', b'{"a"')),
         *((line, SHAPE) for line in (b'{"a":"x\ty"}', b'{"a\0":1}', b"\0", b"\x01", b'{"b":1\0}')),
         *((line, SHAPE) for line in (b'"b":1}', b'{"b":/**/1}', b'{"b":"1}', b"{]")),
-        *((line, ESCAPED) for line in (b'{"a":"\\n"}', b'{"\\u0061":"x"}', b'{"c\\n":1,"a":"x"}')),
+        *((line, ESCAPED) for line in (b'{"a":"\\x"}', b'{"\\u0061":"x"}', b'{"c\\n":1,"a":"x"}')),
         *((line, "a line has a member twice") for line in (b'{"b":1,"b":1}', b'{"b":null,"b":1}')),
         *((line, "a line has something behind its object") for line in (b"{}{}", b"{},", b"{} x")),
         *((b"{}\xc2\xa0", "a line has something behind its object"), (b"[" * 99, SHAPE)),
@@ -207,12 +207,45 @@ DAY, TRUTH, MONEY = pa.date32(), pa.bool_(), pa.decimal128(5, 2)
         *((text, MONEY, REFUSED) for text in ("-0", "1000", '"1.5"', "999.995")),
         ("12345678901234567890", pa.decimal128(38, 0), Decimal("12345678901234567890")),
         ('"x"', pa.string(), "x"),
-        *((text, pa.string(), REFUSED) for text in ("1", "true", "[]", '"\\\\"')),
+        *((text, pa.string(), REFUSED) for text in ("1", "true", "[]", '"\\\\')),
+        *((f'"{text}"', DAY, REFUSED) for text in ("2000-02-2\\u0039", "2000-02-29\\n")),
     ],
 )
 def test_a_text_is_a_value_or_is_refused(text: str, kind: pa.DataType, value: Any) -> None:
     found = value_of(text, kind)
     assert (found, str(found)) == (value, str(value))
+
+
+@given(st.text(max_size=12), st.booleans())
+def test_texts_with_backslashes_are_what_these_stand_for(text: str, is_ascii: bool) -> None:
+    written = json.dumps(text, ensure_ascii=is_ascii)
+    lines = f'{{"v":{written}}}\n{{"v":"behind"}}\n{{"v":{written}}}'.encode()
+    layout = ObjectLayout(("v",), (pa.string(),))
+    assert rows_of(lines, layout) == [(text,), ("behind",), (text,)]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(('\\"\\\\\\/\\b\\f\\n\\r\\t', '"\\/\b\f\n\r\t'), ("\\u0000\\u007f\\u0080", "\0\x7f\x80")),
+        *(("\\u07FF\\u0800\\uffff", "\u07ff\u0800\uffff"), ("\\ud7ff\\uE000", "\ud7ff\ue000")),
+        *(("\\ud800\\udc00", "\U00010000"), ("\\uDBFF\\uDFFF", "\U0010ffff"), ("x\\u00e9", "xé")),
+        *(
+            (text, REFUSED)
+            for text in ("\\ud83d", "\\ude00", "\\ude00\\ud83d", "\\ud83d\\ud83d\\ude00")
+        ),
+        *(
+            (text, REFUSED)
+            for text in ("\\ud83d\\n", "\\ud83d\\u0041", "\\ud83dx", "\\ud83d\\ude0")
+        ),
+        *(
+            (text, REFUSED)
+            for text in ("\\x", "\\'", "\\u12", "\\u12g4", "\\U0041", "\\", "\\\\\\")
+        ),
+    ],
+)
+def test_what_is_behind_a_backslash(text: str, value: Any) -> None:
+    assert value_of(f'"{text}"', pa.string()) == value
 
 
 @given(

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 # Each is a row for Spark, or several or none, and none of it is plain.
 STRANGE = [
-    '{"k":7,"name":"he said \\"x\\""}',
+    '{"k":7,"name":"half \\ud83d","tiny":1}',
     '{"k":8,"k":9,"tiny":1}',
     '{"k":9,"tiny":200,"small":40000}',
     '{"k":"10","name":5,"some":{"a":[1, "\\u00e4"]}}',
@@ -40,7 +40,7 @@ STRANGE = [
     '{"k":21,"day":"1999-1-1"}',
     '{"k":22,"day":"1500-01-01","long":-0,"real":-0,"single":12345678901234567890}',
     "{'k':23}",
-    '{"k":24,"name":"\\u00e4\\n"}',
+    '{"k":24,"n\\u0061me":"a","tiny":5}',
     '{"k":25,"\\u006bk":1}',
     '{"k":26} /* 27 */',
     "null",

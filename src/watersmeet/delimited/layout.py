@@ -14,9 +14,10 @@ Places = NDArray[np.int32]
 Bytes = NDArray[np.uint8]
 Cutter = Callable[[Bytes, int, int, Places, Places, NDArray[np.int64]], int]
 """Is given the text, where to begin, the most lines, and what it fills: for each column that is
-read, where texts start behind the first byte, and how many bytes they have (0 if there is none, -1
-if it is an empty one); where the next line begins, what is wrong with it, or 0, and the bytes of
-texts together by OR. Returns how many lines it has cut."""
+read, where texts start behind the first byte, and how many bytes they have; where the next line
+begins, what is wrong with it, or 0, and the bytes of texts together by OR. Returns how many lines
+it has cut. Of sizes, 0 is no text, -1 an empty one, and one with JSON's backslashes has as many
+bytes as its size is below -1."""
 
 
 class Layout(Protocol):

@@ -16,7 +16,7 @@ from watersmeet.kernels import objects as kernels
 _ESCAPED = {'"', "\\", *map(chr, range(32))}
 _FAULTS = {
     kernels.SHAPE: "is not one object of plain members",
-    kernels.ESCAPED: "has a backslash in a name or in a text that is read",
+    kernels.ESCAPED: "has a backslash in a name, or before what is no plain character",
     kernels.TWICE: "has a member twice",
     kernels.KIND: "has a value that is of another kind than its column",
     kernels.RETURN: "has a carriage return that does not end it",
@@ -89,4 +89,6 @@ def _wanted(kind: pa.DataType) -> int:
         return kernels.FLOAT
     if pt.is_decimal128(kind):
         return kernels.DECIMAL
-    return kernels.TRUTH if pt.is_boolean(kind) else kernels.TEXT
+    if pt.is_boolean(kind):
+        return kernels.TRUTH
+    return kernels.TEXT if pt.is_string(kind) else kernels.BARE_TEXT

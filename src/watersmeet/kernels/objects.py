@@ -17,8 +17,9 @@ _OUT_TABLE = types.Array(types.int32, 2, "C")
 
 # What `cut` finds wrong with a line.
 FINE, SHAPE, ESCAPED, TWICE, KIND, RETURN, BEHIND, MARK, LONG = range(9)
-# What a column wants of a value: a text, digits, a number that is a float or not, true or false.
-TEXT, WHOLE, FLOAT, DECIMAL, TRUTH = range(5)
+# What a column wants of a value: a text, one without backslashes, digits, a number that is a float
+# or not, true or false.
+TEXT, BARE_TEXT, WHOLE, FLOAT, DECIMAL, TRUTH = range(6)
 # A longer line is left to others, and so are longer numbers and names, and objects in objects in
 # more objects than these. Jackson's own limits are further off.
 LONGEST, LONGEST_NUMBER, LONGEST_NAME, DEEPEST = 1_000_000, 300, 1_000, 60
@@ -30,7 +31,7 @@ BATCH_BYTES = 1 << 28
 _TAB, _NEWLINE, _RETURN, _SPACE = 9, 10, 13, 32
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _POINT, _MINUS, _PLUS = 34, 92, 44, 58, 46, 45, 43
 _OPEN, _CLOSE, _OPEN_LIST, _CLOSE_LIST = 123, 125, 91, 93
-_DIGIT_0, _SMALL_E, _SMALL_U = 48, 101, 117
+_DIGIT_0, _DIGIT_8, _SMALL_C, _SMALL_D, _SMALL_E, _SMALL_U = 48, 56, 99, 100, 101, 117
 # What is found in place of a value of a kind above.
 _NULL, _ODD, _WRONG = -1, -2, -3
 
@@ -105,14 +106,34 @@ def _past_escape(data, at, stop):
     return at + 6
 
 
+@njit(types.int64(_BYTES, types.int64), cache=True, nogil=True)
+def _half(data, at):
+    """Of a character in two escapes: 1 if this is the first, 2 if it is the second, else 0."""
+    if data[at + 2] | 32 != _SMALL_D or data[at + 3] < _DIGIT_8:
+        return 0
+    return 1 if data[at + 3] | 32 < _SMALL_C else 2
+
+
+@njit(types.int64(_BYTES, types.int64, types.int64), cache=True, nogil=True)
+def _past_character(data, at, stop):
+    """Where a character ends that begins with a backslash, or -1 if there is none."""
+    end = _past_escape(data, at, stop)
+    if end != at + 6 or _half(data, at) == 0:
+        return end
+    if _half(data, at) == 2 or end >= stop or data[end] != _BACKSLASH:
+        return np.int64(-1)
+    other = _past_escape(data, end, stop)
+    return other if other == end + 6 and _half(data, end) == 2 else np.int64(-1)
+
+
 @njit(
-    types.UniTuple(types.int64, 2)(_BYTES, types.int64, types.int64, types.int64),
+    types.UniTuple(types.int64, 2)(_BYTES, types.int64, types.int64, types.int64, types.boolean),
     cache=True,
     nogil=True,
 )
-def _past_text(data, at, stop, seen):
-    """Where it ends that begins with a quote, or -1; and all bytes together by OR."""
-    at += 1
+def _past_text(data, at, stop, seen, is_read):
+    """Where the quote is behind a text, or -1; and all bytes together by OR. What is behind
+    backslashes must be characters if it is read."""
     while True:
         while at < stop and _STOPS[data[at]] == 0:
             seen |= np.int64(data[at])
@@ -120,10 +141,10 @@ def _past_text(data, at, stop, seen):
         if at == stop:
             return np.int64(-1), seen
         if data[at] == _QUOTE:
-            return at + 1, seen
+            return at, seen
         if data[at] != _BACKSLASH:
             return np.int64(-1), seen
-        at = _past_escape(data, at, stop)
+        at = _past_character(data, at, stop) if is_read else _past_escape(data, at, stop)
         if at < 0:
             return at, seen
 
@@ -250,7 +271,8 @@ def _past_nested(data, at, stop, seen):
                 if byte == _OPEN:
                     at, seen = _past_name(data, at, stop, seen)
         elif byte == _QUOTE:
-            at, seen = _past_text(data, at, stop, seen)
+            at, seen = _past_text(data, at + 1, stop, seen, False)
+            at += at >= 0
         elif byte == _MINUS or np.uint64(byte) - np.uint64(_DIGIT_0) <= np.uint64(9):
             at, _ = _past_number(data, at, stop)
         else:
@@ -293,9 +315,10 @@ def cut(data, at, most, names, ends, table, wanted, after, starts, sizes, found)
 
     Columns have names, which `lay_table` has laid, and what is `wanted` of their values. For each
     it is written where its value starts behind the first byte, and how many bytes it has: 0 if it
-    is null or not there, -1 if it is a text of none. `after` says which column comes after each
-    one, and before all of them: a guess, which is kept up to date. In `found` is left: where the
-    next line begins, what is wrong with that line, and the bytes of texts together by OR.
+    is null or not there, -1 if it is a text of none, and of one with backslashes as many below -1.
+    `after` says which column comes after each one, and before all of them: a guess, which is kept
+    up to date. In `found` is left: where the next line begins, what is wrong with that line, and
+    the bytes of texts together by OR.
     """
     begin = np.int64(at)
     stop = np.int64(data.size)
@@ -360,19 +383,26 @@ def cut(data, at, most, names, ends, table, wanted, after, starts, sizes, found)
                 start = at
                 byte = data[at]
                 what = np.int64(_WRONG)
+                size = np.int64(0)
                 if byte == _QUOTE:
-                    what = np.int64(TEXT)
-                    if column < 0:
-                        at, seen = _past_text(data, at, stop, seen)
-                    else:
-                        start = at = at + 1
-                        while at < stop and _STOPS[data[at]] == 0:
-                            seen |= np.int64(data[at])
-                            at += 1
-                        if at < stop and data[at] == _BACKSLASH:
+                    what = np.int64(BARE_TEXT)
+                    start = at = at + 1
+                    while at < stop and _STOPS[data[at]] == 0:
+                        seen |= np.int64(data[at])
+                        at += 1
+                    if at < stop and data[at] == _BACKSLASH:
+                        what = np.int64(TEXT)
+                        at, seen = _past_text(data, at, stop, seen, column >= 0)
+                        if at < 0:
                             wrong = ESCAPED
                             break
-                        at = at + 1 if at < stop and data[at] == _QUOTE else np.int64(-1)
+                        size = start - at - 1
+                    elif at < stop and data[at] == _QUOTE:
+                        size = at - start if at > start else np.int64(-1)
+                    else:
+                        wrong = SHAPE
+                        break
+                    at += 1
                 elif byte == _MINUS or np.uint64(byte) - np.uint64(_DIGIT_0) <= np.uint64(9):
                     at, what = _past_number(data, at, stop)
                 elif byte in (_OPEN, _OPEN_LIST):
@@ -390,18 +420,17 @@ def cut(data, at, most, names, ends, table, wanted, after, starts, sizes, found)
                     members += 1
                     before = column
                     want = wanted[column]
-                    size = at - start
-                    if what == _NULL:
-                        size = 0
-                    elif what == TEXT and what == want:
-                        size = size - 1 if size > 1 else -1
-                    elif what != want and not (
-                        (what == WHOLE and want in (FLOAT, DECIMAL))
+                    if what != want and not (
+                        what == _NULL
+                        or (what == BARE_TEXT and want == TEXT)
+                        or (what == WHOLE and want in (FLOAT, DECIMAL))
                         or (what == FLOAT and want == DECIMAL)
                         or (what == DECIMAL and want == WHOLE)
                     ):
-                        wrong = KIND
+                        wrong = ESCAPED if what == TEXT and want == BARE_TEXT else KIND
                         break
+                    if what >= WHOLE:
+                        size = at - start
                     starts[column, row] = start - begin
                     sizes[column, row] = size
                 at = _past_blanks(data, at, stop)
