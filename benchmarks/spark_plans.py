@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from benchmarks.spark_peers.stage import Stage
 
 
-def _from_files(stage: Stage, table: Table, format: str) -> DataFrame:
+def _from_files(stage: Stage, table: Table, format: str, **options: str) -> DataFrame:
     """From files of this format that Spark wrote."""
     folder = stage.settings["folders"][format][Path(table.folder).name]
-    return stage.spark.read.schema(stage.table(table).schema).format(format).load(folder)
+    reader = stage.spark.read.schema(stage.table(table).schema).options(**options)
+    return reader.format(format).load(folder)
 
 
 def _as_csv(stage: Stage, table: Table) -> DataFrame:
@@ -27,6 +28,11 @@ def _as_csv(stage: Stage, table: Table) -> DataFrame:
 
 def _as_json(stage: Stage, table: Table) -> DataFrame:
     return _from_files(stage, table, "json")
+
+
+def _few(stage: Stage, table: Table) -> DataFrame:
+    """In two partitions, with an option that only Spark knows, so that it reads the files."""
+    return _from_files(stage, table, "json", lineSep="\n").coalesce(2)
 
 
 def _with_udf(stage: Stage, table: Table, *, arrow: bool = True) -> DataFrame:
@@ -86,12 +92,12 @@ PLANS: dict[str, Callable[[Stage, Table], DataFrame]] = {
     "mixed union": _partly_csv,
     "distinct": lambda stage, table: stage.table(table).distinct(),
     "random": lambda stage, table: stage.table(table).where("rand() >= 0").distinct(),
-    "few": lambda stage, table: _as_json(stage, table).coalesce(2),
+    "few": _few,
     "limit": lambda stage, table: stage.table(table).limit(stage.relations.rows),
     "cached": _cached,
     "given": _given,
     "range": _ranged,
 }
-ON_FILE_PATH = ("parquet", "csv", "udf", "union")
+ON_FILE_PATH = ("parquet", "csv", "json", "udf", "union")
 """The plans of these whose files our tasks read themselves."""
 _MADE: dict[tuple[str, str], DataFrame] = {}

@@ -1,8 +1,8 @@
 """What `wm.join` costs beside Spark's own join where its inputs are no plain Parquet files.
 
-2 M x 2 M rows. Of CSV files, and of unions of Parquet files, our tasks read the rows. JSON files,
-CSV files behind a union, a Python function and cached rows are plans without a shuffle, of which
-Spark computes some partitions at a time. Then rows that come behind a shuffle, and what is computed
+2 M x 2 M rows. Of CSV and JSON files, and of unions of Parquet files, our tasks read the rows. CSV
+files behind a union, a Python function and cached rows are plans without a shuffle, of which Spark
+computes some partitions at a time. Then rows that come behind a shuffle, and what is computed
 at once: a shuffle of random rows, two partitions, a limit. Spark's own join is the better of two,
 with its own 200 shuffle partitions and with 8, which suit two cores.
 """
@@ -24,7 +24,7 @@ MEMORY = 1024 * MB
 PARTITIONS = 8
 PLANS = {
     "csv": "CSV files (file path)",
-    "json": "JSON files",
+    "json": "JSON files (file path)",
     "udf": "a Python function on each side (file path)",
     "udf by spark": "a Python function without Arrow on each side",
     "cached": "cached rows",
@@ -32,7 +32,7 @@ PLANS = {
     "mixed union": "a union of CSV and Parquet files on each side (row path)",
     "distinct": "distinct rows on each side (behind a shuffle)",
     "random": "distinct rows behind a filter that draws numbers (a shuffle of random rows)",
-    "few": "JSON files in two partitions",
+    "few": "JSON files in two partitions (row path)",
     "limit": "a limit on each side",
 }
 # For what comes behind a shuffle, or is computed at once, no target was set.

@@ -11,7 +11,7 @@ from decimal import Decimal, localcontext
 
 import pyarrow as pa
 
-from watersmeet.delimited.layout import Layout
+from watersmeet.delimited.fields import FieldLayout
 
 KINDS: dict[str, pa.DataType] = {
     "TINYINT": pa.int8(),
@@ -30,7 +30,7 @@ KINDS: dict[str, pa.DataType] = {
     "STRING": pa.string(),
 }
 """What Spark calls the types, the first column's, a number of the line, left out."""
-_SCRIBBLE = ' +-.eEdDfFxX019,_NaIny/:Tz"\\\t\r\0#٣ﬁ'
+SCRIBBLE = ' +-.eEdDfFxX019,_NaIny/:Tz"\\\t\r\0#٣ﬁ'
 _LETTERS = ["a", "b", '"', "\\", " ", "\t", "#", "é", "漢", "😀", "\x01", "'", "\u2028", "\0", "\r"]
 _PLAIN_LETTERS = ["a", "b", "Z", "0", " ", "é", "漢", "😀", "-", "'", "\\", '"', "\u2028", "#"]
 
@@ -49,11 +49,11 @@ class Nasty:
         self._random = random.Random(self.seed)
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> FieldLayout:
         kinds = (pa.int64(), *KINDS.values())
-        return Layout(kinds, self.separator, self.null_value, self.empty_value)
+        return FieldLayout(kinds, self.separator, self.null_value, self.empty_value)
 
-    def with_every(self, step: int) -> Layout:
+    def with_every(self, step: int) -> FieldLayout:
         """The layout with every so manieth field read, the number first."""
         kinds = (
             kind if place % step == 0 else None for place, kind in enumerate(self.layout.kinds)
@@ -90,18 +90,27 @@ class Nasty:
         roll = chance.random()
         if roll < 0.05:
             return chance.choice(["", '""', self.null_value, f'"{self.null_value}"'])
-        text = _MAKERS[re.findall("[a-z]+", str(kind))[0]](chance, kind, nasty)
+        text = text_of(kind, chance, nasty=nasty)
         if nasty and chance.random() < 0.3:
             place = chance.randrange(len(text) + 1)
             cut = place + chance.randrange(2)
-            text = text[:place] + chance.choice(_SCRIBBLE) + text[cut:]
-            # Spark takes minutes to find that such a number is none: it computes the power of ten.
-            text = re.sub("([eE].?)[0-9]{4,}", r"\g<1>9", text)
+            text = small(text[:place] + chance.choice(SCRIBBLE) + text[cut:])
         if roll < 0.15:
             return f'"{text}"'
         if roll < 0.16 and nasty:
             return '"' + text.replace('"', '\\"') + '"'
         return text
+
+
+def text_of(kind: pa.DataType, chance: random.Random, *, nasty: bool) -> str:
+    """Of a value, and if it is nasty perhaps of none."""
+    return _MAKERS[re.findall("[a-z]+", str(kind))[0]](chance, kind, nasty)
+
+
+def small(text: str) -> str:
+    """Spark takes minutes to find that a number with a large exponent is none: it computes the
+    power of ten."""
+    return re.sub("([eE].?)[0-9]{4,}", r"\g<1>9", text)
 
 
 def _whole(chance: random.Random, kind: pa.DataType, nasty: bool) -> str:

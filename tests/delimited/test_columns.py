@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from tests.delimited.nasty import Nasty
 from tests.delimited.reading import read_plain
-from watersmeet.delimited.layout import Layout, can_read, can_separate
+from watersmeet.delimited.fields import FieldLayout, can_separate
+from watersmeet.delimited.layout import can_read
 from watersmeet.delimited.reading import NotPlain, columns_of
 
 TWO = (pa.string(), pa.string())
@@ -27,7 +28,7 @@ REFUSED = object()
 def rows_of(text: bytes, kinds: tuple[pa.DataType | None, ...] = TWO, **options: str) -> list[Any]:
     """Rows as tuples, in the order of lines; raises if one is refused."""
     found: list[Any] = []
-    for columns, _ in columns_of(pa.py_buffer(text), Layout(kinds, **options), batch_rows=2):
+    for columns, _ in columns_of(pa.py_buffer(text), FieldLayout(kinds, **options), batch_rows=2):
         found += zip(*(column.to_pylist() for column in columns), strict=True)
     return found
 
@@ -80,16 +81,16 @@ def test_a_line_that_is_not_plain_is_refused_and_the_others_are_read(line: bytes
     with pytest.raises(NotPlain) as caught:
         rows_of(text)
     assert text[caught.value.start : caught.value.stop] == line
-    read = read_plain(text + (b"last,3\n" if line.endswith(b"\n") else b""), Layout(TWO))
+    read = read_plain(text + (b"last,3\n" if line.endswith(b"\n") else b""), FieldLayout(TWO))
     assert read.rows["0"].to_pylist() == ["first", "second", "last"][: 2 + line.endswith(b"\n")]
     assert [refused for _, refused in read.refused] == [line]
 
 
 def test_fields_that_are_not_read_need_only_be_there() -> None:
     assert rows_of(b'x,1,"y,z"\n"",2,\n', (None, pa.int8(), None)) == [(1,), (2,)]
-    assert list(columns_of(pa.py_buffer(b"a,b\n\nc,d\n"), Layout((None, None)), batch_rows=9)) == [
-        ([], 2)
-    ]
+    assert list(
+        columns_of(pa.py_buffer(b"a,b\n\nc,d\n"), FieldLayout((None, None)), batch_rows=9)
+    ) == [([], 2)]
     with pytest.raises(NotPlain, match="more or fewer fields"):
         rows_of(b"1,2,3\n", (None, pa.int8()))
 
@@ -159,13 +160,13 @@ def test_all_days_of_four_centuries_and_no_others() -> None:
     first, end = (np.datetime64(f"{year}-01-01").astype(int) for year in (1583, 2005))
     numbers = np.arange(first, end)
     days = numbers.astype("M8[D]").astype(str).tolist()
-    read = read_plain("\n".join(days).encode(), Layout((DAY,)), batch_rows=200_000)
+    read = read_plain("\n".join(days).encode(), FieldLayout((DAY,)), batch_rows=200_000)
     assert not read.refused
     assert (read.rows["0"].cast(pa.int32()).to_numpy() == numbers).all()
     ends = [f"{year}-02-29" for year in range(1583, 2005)]
     ends += [f"2003-{month:02}-{day:02}" for month in range(14) for day in (0, 29, 30, 31, 32)]
     wrong = sorted(set(ends) - set(days))
-    read = read_plain("\n".join(wrong).encode(), Layout((DAY,)))
+    read = read_plain("\n".join(wrong).encode(), FieldLayout((DAY,)))
     assert len(read.rows) == 0
     assert len(read.refused) == len(wrong)
 
@@ -263,7 +264,7 @@ def test_batches_of_any_size_have_the_same_rows(batch_rows: int) -> None:
 
 def test_a_value_that_is_refused_comes_behind_all_rows_before_it() -> None:
     text = b"1\n2\n3\nx\n5\n"
-    read = columns_of(pa.py_buffer(text), Layout((pa.int64(),)), batch_rows=100)
+    read = columns_of(pa.py_buffer(text), FieldLayout((pa.int64(),)), batch_rows=100)
     (column,), rows = next(read)
     assert (column.to_pylist(), rows) == ([1, 2, 3], 3)
     with pytest.raises(NotPlain, match="'x' is not a plain int64") as caught:
@@ -279,4 +280,4 @@ def test_what_cannot_be_read_or_separate() -> None:
     assert not any(map(can_separate, ["", ",,", '"', "\\", "\n", "\r", "\0", "é"]))
     for wrong in ({"kinds": (pa.binary(),)}, {"kinds": ()}, {"kinds": TWO, "separator": '"'}):
         with pytest.raises(ValueError, match="field"):
-            Layout(**wrong)
+            FieldLayout(**wrong)

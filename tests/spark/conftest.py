@@ -24,3 +24,12 @@ def by_tasks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     `small`."""
     if "small" not in request.fixturenames:
         monkeypatch.setattr("watersmeet.spark.tables.small.SMALL_BYTES", 0)
+
+
+@pytest.fixture
+def finely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are cut wherever, and little text is read at a time."""
+    monkeypatch.setattr("watersmeet.spark.scans.text._LEAST_BYTES", 1)
+    monkeypatch.setattr("watersmeet.spark.scans.text._CHUNK_BYTES", 999)
+    # However many lines are left to Spark.
+    monkeypatch.setattr("watersmeet.spark.scans.text_plan._MOST_REFUSED", 1.0)

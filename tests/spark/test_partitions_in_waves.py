@@ -50,7 +50,7 @@ def left(spark: SparkSession, places: Path) -> DataFrame:
 
 def of_format(form: str) -> Callable[[DataFrame, Path], DataFrame]:
     def read(left: DataFrame, places: Path) -> DataFrame:
-        # An option of CSV files that our tasks do not know, so that Spark reads them.
+        # An option of text files that our tasks do not know, so that Spark reads them.
         reader = left.sparkSession.read.schema(left.schema).option("maxColumns", 20480).format(form)
         return reader.load(str(places / form))
 

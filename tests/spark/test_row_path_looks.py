@@ -91,7 +91,9 @@ def with_udf(spark: SparkSession, places: Path) -> DataFrame:
 
 PLANS: dict[str, Callable[[SparkSession, Path], DataFrame]] = {
     "csv": text,
-    "json": lambda spark, places: spark.read.schema(SCHEMA).json(str(places / "json")),
+    "json": lambda spark, places: (
+        spark.read.option("lineSep", "\n").schema(SCHEMA).json(str(places / "json"))
+    ),
     "orc": lambda spark, places: spark.read.schema(SCHEMA).orc(str(places / "orc")),
     "udf": with_udf,
     "union": lambda spark, places: text(spark, places).union(

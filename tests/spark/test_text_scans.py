@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import functions as sf
 
@@ -16,6 +15,7 @@ import watersmeet as wm
 from tests.spark.scans import refused, rows, text_scan
 from tests.spark.sql_types import settings, texts
 from tests.spark.test_random_plans_killed import killing
+from tests.spark.text_files import joined, others, read_here, table
 from watersmeet.aggregates import allowance
 from watersmeet.errors import InputChanged
 from watersmeet.spark.scans.text import TextRange, TextScan
@@ -26,22 +26,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-COLUMNS = {
-    "k": "cast(id % 50 as int)",
-    "tiny": "cast(id % 100 - 50 as tinyint)",
-    "small": "cast(id * 7 as smallint)",
-    "wide": "id * 1234567890123",
-    "single": "cast(id / 7 as float)",
-    "real": "id * 0.37D",
-    "money": "cast(id * 1.25 as decimal(12, 2))",
-    "long": "cast(id as decimal(38, 5))",
-    "odd": "id % 2 = 1",
-    "day": "date_add(date'1990-01-01', cast(id % 9000 as int))",
-    "name": "concat('näme, ', id)",
-    "some": "if(id % 3 = 0, null, if(id % 3 = 1, '', concat('x', id)))",
-    "at": "timestamp_seconds(id)",
-}
-ROWS = 600
 # Each is a row for Spark, or several or none, and none of it is plain.
 STRANGE = [
     '7,1,2,3,0.5,1.5,2.00,5,true,1999-01-01,"he said ""x""",s,',
@@ -57,11 +41,6 @@ STRANGE = [
     "   ",
     "",
 ]
-
-
-def table(spark: SparkSession) -> DataFrame:
-    given = [sf.expr(how).alias(name) for name, how in COLUMNS.items()]
-    return spark.range(0, ROWS, 1, 3).select(*given)
 
 
 @pytest.fixture(scope="module")
@@ -99,35 +78,6 @@ def plain(spark: SparkSession, written: Path) -> DataFrame:
 @pytest.fixture
 def mixed(spark: SparkSession, written: Path) -> DataFrame:
     return read(spark, written / "mixed").drop("at")
-
-
-def others(spark: SparkSession) -> DataFrame:
-    return spark.range(0, 40, 1, 2).selectExpr("CAST(id % 25 AS int) AS k", "id AS other")
-
-
-def read_here(scan: TextScan, *, many: int = 7) -> pa.Table:
-    """In this process; all lines must be plain."""
-
-    def strange(text: pa.Buffer, reason: str) -> None:
-        raise AssertionError((reason, text.to_pybytes()))
-
-    parts = [part for ranges in scan.cut(many) for part in ranges]
-    assert len(parts) >= many
-    batches = [batch for part in parts for batch in scan.read(part, strange)]
-    return pa.Table.from_batches(batches, scan.schema)
-
-
-@pytest.fixture
-def finely(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are cut wherever, and little text is read at a time."""
-    monkeypatch.setattr("watersmeet.spark.scans.text._LEAST_BYTES", 1)
-    monkeypatch.setattr("watersmeet.spark.scans.text._CHUNK_BYTES", 999)
-    # However many lines are left to Spark.
-    monkeypatch.setattr("watersmeet.spark.scans.text_plan._MOST_REFUSED", 1.0)
-
-
-def joined(run: Any) -> list[str]:
-    return sorted(text for wave in run for text in texts(wave.rows))
 
 
 # ---- values --------------------------------------------------------------------------------------
@@ -325,7 +275,7 @@ def a_range_is_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def headers_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("watersmeet.spark.scans.text_plan._begin", lambda file: 0)
+    monkeypatch.setattr("watersmeet.spark.scans.csv_plan._begin", lambda file: 0)
 
 
 @pytest.mark.usefixtures("finely")

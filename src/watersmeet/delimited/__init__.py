@@ -1,1 +1,2 @@
-"""Lines of separated fields, as in CSV files, into columns with the values that Spark gives."""
+"""Lines of separated fields or of objects, as in CSV and JSON files, into columns with the values
+that Spark gives."""

@@ -1,52 +1,52 @@
-"""How a line is cut into fields, and what these are read as."""
+"""How a line is cut into the texts of columns, and what these are read as."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
+from numpy.typing import NDArray
 
-# Without these no line could be cut, or not as Spark cuts it.
-_NO_SEPARATORS = '\0\n\r"\\'
-# As many columns as Spark reads if it is not told otherwise (maxColumns).
-MOST_FIELDS = 20_480
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Fields of a line, and which of them are read as what.
-
-    Fixed are `"` as quote, `\\` as escape, that nothing is trimmed and there are no comments, and
-    that lines end with a line feed, with or without a carriage return before it.
-    """
-
-    kinds: tuple[pa.DataType | None, ...]
-    """One for each field of a line; one that is None is not read, but must be there."""
-    separator: str = ","
-    """One ASCII character."""
-    null_value: str = ""
-    """Spark's `nullValue`; an empty field is null, too."""
-    empty_value: str = ""
-    """Spark's `emptyValue`: what a field of two quotes is."""
-
-    def __post_init__(self) -> None:
-        if not can_separate(self.separator):
-            raise ValueError(f"{self.separator!r} cannot separate fields")
-        if not 0 < len(self.kinds) <= MOST_FIELDS:
-            raise ValueError(f"a line cannot have {len(self.kinds)} fields")
-        for kind in self.kinds:
-            if kind is not None and not can_read(kind):
-                raise ValueError(f"no field can be read as {kind}")
+Places = NDArray[np.int32]
+Bytes = NDArray[np.uint8]
+Cutter = Callable[[Bytes, int, int, Places, Places, NDArray[np.int64]], int]
+"""Is given the text, where to begin, the most lines, and what it fills: for each column that is
+read, where texts start behind the first byte, and how many bytes they have; where the next line
+begins, what is wrong with it, or 0, and the bytes of texts together by OR. Returns how many lines
+it has cut. Of sizes, 0 is no text, -1 an empty one, and one with JSON's backslashes has as many
+bytes as its size is below -1."""
 
 
-def can_separate(separator: str) -> bool:
-    """Whether lines can be cut at it."""
-    return len(separator) == 1 and separator.isascii() and separator not in _NO_SEPARATORS
+class Layout(Protocol):
+    """Lines end with a line feed, with or without a carriage return before it."""
+
+    @property
+    def kinds(self) -> tuple[pa.DataType | None, ...]:
+        """One for each column of a line; one that is None is not read."""
+
+    @property
+    def null_value(self) -> str:
+        """A text that is null, and is none if it is empty."""
+
+    @property
+    def empty_value(self) -> str:
+        """What an empty text is."""
+
+    @property
+    def empty_is_null(self) -> bool: ...
+
+    def cutter(self) -> Cutter:
+        """For one text: it may remember what it has seen of the lines."""
+
+    def fault(self, number: int) -> str:
+        """What is wrong with a line, by what the cutter has left; completes "a line ..."."""
 
 
 def can_read(kind: pa.DataType) -> bool:
-    """Whether a field's text can be read as this type, with Spark's values."""
+    """Whether a text can be read as this type, with Spark's values."""
     return bool(
         pt.is_signed_integer(kind)
         or pt.is_float32(kind)

@@ -1,4 +1,4 @@
-"""From lines of text to columns with the values that Spark's CSV reader gives, or to no columns.
+"""From lines of text to columns with the values that Spark's reader gives, or to no columns.
 
 What is read is what has been compared with Spark, and nothing else: simple texts of simple types,
 in quotes that hold no quote and no backslash, or in none. So a line that is not read may be one
@@ -14,19 +14,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from watersmeet.delimited.layout import Layout
-from watersmeet.delimited.values import Fields, NoValue, column_of
-from watersmeet.kernels import delimited as kernels
+from watersmeet.delimited.values import NoValue, Texts, column_of
 
 _ENCODING = -1
-_WRONG = {
-    kernels.WIDTH: "has more or fewer fields than there are columns",
-    kernels.QUOTED: "has a quote or a backslash in a quoted field, or does not end that",
-    kernels.RETURN: "has a carriage return that does not end it",
-    kernels.BEHIND: "has something behind a quoted field, or a zero byte",
-    kernels.MARK: "begins with a byte order mark",
-    kernels.LONG: f"has more than {kernels.LONGEST:,} bytes",
-    _ENCODING: "is not UTF-8",
-}
 # How far around a byte the ends of its line are looked for at first.
 _NEAR = 4096
 # After a text that has no value, the next batch has so many rows, and then ever more.
@@ -64,14 +54,14 @@ def columns_of(
     reader = _Reader(text, layout, batch_rows)
     rows_wanted = batch_rows
     while reader.next < len(reader.data):
-        fields = reader.cut(rows_wanted)
-        columns, failed = _columns(fields, reader.kinds)
-        rows = failed.row if failed else fields.rows
+        texts = reader.cut(rows_wanted)
+        columns, failed = _columns(texts, reader.kinds)
+        rows = failed.row if failed else texts.rows
         if rows:
             yield columns, rows
         rows_wanted = min(2 * rows_wanted, batch_rows)
         if failed:
-            error = reader.value_error(fields, failed)
+            error = reader.value_error(texts, failed)
             # What was cut behind it is cut again.
             rows_wanted = min(max(2 * rows, _FEW_ROWS), batch_rows)
         elif reader.wrong:
@@ -84,14 +74,14 @@ def columns_of(
         reader.next = error.stop
 
 
-def _columns(fields: Fields, kinds: list[pa.DataType]) -> tuple[list[pa.Array], NoValue | None]:
+def _columns(texts: Texts, kinds: list[pa.DataType]) -> tuple[list[pa.Array], NoValue | None]:
     """Columns of the rows before the first without a value, and what that has instead."""
     failed: NoValue | None = None
     while True:
         try:
-            return [column_of(fields, kind, number) for number, kind in enumerate(kinds)], failed
+            return [column_of(texts, kind, number) for number, kind in enumerate(kinds)], failed
         except NoValue as error:
-            failed, fields = error, fields.first(error.row)
+            failed, texts = error, texts.first(error.row)
 
 
 class _Reader:
@@ -103,32 +93,29 @@ class _Reader:
         self.next = 0
         self.wrong = 0
         self._layout = layout
-        is_read = np.array([kind is not None for kind in layout.kinds])
-        self._slots = np.where(is_read, np.cumsum(is_read) - 1, -1).astype(np.int32)
-        self._outside, self._inside = kernels.classes(ord(layout.separator))
+        self._cutter = layout.cutter()
         # No line has less than a byte.
         rows = max(1, min(batch_rows, len(self.data)))
         self._places = np.empty((2, len(self.kinds), rows), np.int32)
         self._found = np.zeros(3, np.int64)
 
-    def cut(self, most: int) -> Fields:
-        """The fields of the next lines, not more than so many."""
+    def cut(self, most: int) -> Texts:
+        """Those of the next lines, not more than so many."""
         begin = self.next
         rows = self._cut(begin, len(self.data), most)
         if self._found[2] >= 0x80 and (end := self._first_undecodable(begin)) is not None:
             rows = self._cut(begin, end, most)
             self.wrong = _ENCODING
         starts, sizes = self._places
-        return Fields(
+        return Texts(
             self.data[begin:], starts[:, :rows], sizes[:, :rows], rows, begin, self._layout
         )
 
     def _cut(self, begin: int, stop: int, most: int) -> int:
         starts, sizes = self._places
-        tables = self._outside, self._inside, self._slots
-        rows = kernels.cut(self.data[:stop], begin, most, *tables, starts, sizes, self._found)
+        rows = self._cutter(self.data[:stop], begin, most, starts, sizes, self._found)
         self.next, self.wrong = self._found[:2].tolist()
-        return int(rows)
+        return rows
 
     def _first_undecodable(self, begin: int) -> int | None:
         """Where the first of the lines that were cut begins that is no UTF-8, if there is one."""
@@ -146,13 +133,15 @@ class _Reader:
     def line_error(self) -> NotPlain:
         """Say of the next line what is wrong with it."""
         start, stop = self._line_of(self.next)
-        return NotPlain(f"a line {_WRONG[self.wrong]}", start=start, stop=stop)
+        is_undecodable = self.wrong == _ENCODING
+        fault = "is not UTF-8" if is_undecodable else self._layout.fault(self.wrong)
+        return NotPlain(f"a line {fault}", start=start, stop=stop)
 
-    def value_error(self, fields: Fields, failed: NoValue) -> NotPlain:
+    def value_error(self, texts: Texts, failed: NoValue) -> NotPlain:
         """Say where a text is that has no value."""
-        place = fields.begin + int(fields.starts[failed.column, failed.row])
+        place = texts.begin + int(texts.starts[failed.column, failed.row])
         start, stop = self._line_of(place)
-        text = fields.text(failed.column, failed.row)
+        text = texts.text(failed.column, failed.row)
         shown = text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
         return NotPlain(f"{shown!r} is not a plain {failed.kind}", start=start, stop=stop)
 

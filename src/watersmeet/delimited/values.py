@@ -1,4 +1,4 @@
-"""What the texts of a field are as values of a type: Arrow columns that kernels have filled."""
+"""What the texts of a column are as values of a type: Arrow columns that kernels have filled."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 from numpy.typing import NDArray
 
-from watersmeet.delimited.layout import Layout
+from watersmeet.delimited.layout import Bytes, Layout, Places
 from watersmeet.kernels import texts as kernels
-
-Places = NDArray[np.int32]
 
 _OFFSET_LIMIT = 2**31 - 1
 # Words that `copy_texts` writes may reach so far behind the last text.
@@ -33,10 +31,11 @@ class NoValue(Exception):
 
 
 @dataclass(frozen=True)
-class Fields:
-    """Where fields are that are read: for each a row of `starts` and of `sizes`, by `cut`."""
+class Texts:
+    """Where texts are that are read: for each column a row of `starts` and of `sizes`, as a cutter
+    leaves them."""
 
-    data: NDArray[np.uint8]
+    data: Bytes
     """From the byte on that `starts` count from; it is `begin` of the text."""
     starts: NDArray[np.int32]
     sizes: NDArray[np.int32]
@@ -44,7 +43,7 @@ class Fields:
     begin: int
     layout: Layout
 
-    def first(self, rows: int) -> Fields:
+    def first(self, rows: int) -> Texts:
         return replace(self, starts=self.starts[:, :rows], sizes=self.sizes[:, :rows], rows=rows)
 
     def text(self, column: int, row: int) -> str:
@@ -52,29 +51,29 @@ class Fields:
         return self.data[start : start + size].tobytes().decode()
 
 
-def column_of(fields: Fields, kind: pa.DataType, column: int) -> pa.Array:
-    """The values of one field; raises NoValue."""
-    texts = _Texts(fields, column, kind)
+def column_of(texts: Texts, kind: pa.DataType, number: int) -> pa.Array:
+    """The values of one column; raises NoValue."""
+    column = _Column(texts, number, kind)
     if pt.is_string(kind):
-        return _strings(texts)
+        return _strings(column)
     if pt.is_floating(kind):
-        return _floats(texts)
-    return texts.array(_KINDS[kind.id](texts))
+        return _floats(column)
+    return column.array(_KINDS[kind.id](column))
 
 
-class _Texts:
-    """One field's texts, as kernels want them, and which of them are null."""
+class _Column:
+    """One column's texts, as kernels want them, and which of them are null."""
 
-    def __init__(self, fields: Fields, column: int, kind: pa.DataType) -> None:
-        layout = fields.layout
+    def __init__(self, texts: Texts, number: int, kind: pa.DataType) -> None:
+        layout = texts.layout
         self.kind = kind
-        self.rows = fields.rows
-        self.data = fields.data
-        self.starts, self.sizes = fields.starts[column], fields.sizes[column]
+        self.rows = texts.rows
+        self.data = texts.data
+        self.starts, self.sizes = texts.starts[number], texts.sizes[number]
         self.empty_value = _bytes(layout.empty_value)
-        self._column = column
+        self._number = number
         self._null_value = _bytes(layout.null_value)
-        self._empty_is_null = layout.empty_value == layout.null_value
+        self._empty_is_null = layout.empty_is_null
         self._bits = np.full((self.rows + 7) // 8, 0xFF, np.uint8)
         self.count = np.zeros(2, np.int64)
 
@@ -85,7 +84,7 @@ class _Texts:
             raise self.no_value(row)
 
     def no_value(self, row: int) -> NoValue:
-        return NoValue(row, column=self._column, kind=self.kind)
+        return NoValue(row, column=self._number, kind=self.kind)
 
     def lay(self, offsets: NDArray[np.int32]) -> int:
         return self._call(kernels.lay_texts, len(self.empty_value), offsets)
@@ -108,34 +107,34 @@ def _bytes(text: str) -> NDArray[np.uint8]:
     return np.array(list(text.encode()), np.uint8)
 
 
-def _whole_numbers(texts: _Texts) -> NDArray[Any]:
-    out = np.empty(texts.rows, texts.kind.to_pandas_dtype())
-    texts.fill(kernels.whole_numbers, np.iinfo(out.dtype).max, out)
+def _whole_numbers(column: _Column) -> NDArray[Any]:
+    out = np.empty(column.rows, column.kind.to_pandas_dtype())
+    column.fill(kernels.whole_numbers, np.iinfo(out.dtype).max, out)
     return out
 
 
-def _decimals(texts: _Texts) -> NDArray[Any]:
-    kind = texts.kind
+def _decimals(column: _Column) -> NDArray[Any]:
+    kind = column.kind
     upper, lower = divmod(10**kind.precision, 2**64)
-    out = np.empty((texts.rows, 2), np.uint64)
+    out = np.empty((column.rows, 2), np.uint64)
     limits = np.uint64(upper), np.uint64(lower)
-    texts.fill(kernels.decimals, kind.precision, kind.scale, *limits, out)
+    column.fill(kernels.decimals, kind.precision, kind.scale, *limits, out)
     return out
 
 
-def _truths(texts: _Texts) -> NDArray[Any]:
-    out = np.zeros((texts.rows + 7) // 8, np.uint8)
-    texts.fill(kernels.truths, out)
+def _truths(column: _Column) -> NDArray[Any]:
+    out = np.zeros((column.rows + 7) // 8, np.uint8)
+    column.fill(kernels.truths, out)
     return out
 
 
-def _days(texts: _Texts) -> NDArray[Any]:
-    out = np.empty(texts.rows, np.int32)
-    texts.fill(kernels.days, out)
+def _days(column: _Column) -> NDArray[Any]:
+    out = np.empty(column.rows, np.int32)
+    column.fill(kernels.days, out)
     return out
 
 
-_KINDS: dict[int, Callable[[_Texts], NDArray[Any]]] = {
+_KINDS: dict[int, Callable[[_Column], NDArray[Any]]] = {
     **{kind.id: _whole_numbers for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())},
     pa.decimal128(1).id: _decimals,
     pa.bool_().id: _truths,
@@ -143,30 +142,30 @@ _KINDS: dict[int, Callable[[_Texts], NDArray[Any]]] = {
 }
 
 
-def _floats(texts: _Texts) -> pa.Array:
-    out = np.empty(texts.rows, texts.kind.to_pandas_dtype())
-    hard = np.empty(texts.rows, np.int32)
-    texts.fill(kernels.floats, out, hard)
-    if hards := int(texts.count[1]):
+def _floats(column: _Column) -> pa.Array:
+    out = np.empty(column.rows, column.kind.to_pandas_dtype())
+    hard = np.empty(column.rows, np.int32)
+    column.fill(kernels.floats, out, hard)
+    if hards := int(column.count[1]):
         rows = hard[:hards]
-        starts, sizes = texts.starts[rows], texts.sizes[rows]
+        starts, sizes = column.starts[rows], column.sizes[rows]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-        copied = _copied(texts, starts, sizes, offsets)
+        copied = _copied(column, starts, sizes, offsets)
         strings = pa.StringArray.from_buffers(hards, pa.py_buffer(offsets), pa.py_buffer(copied))
         # Arrow finds the float or double that is nearest, each from the text itself.
-        out[rows] = pc.cast(strings, texts.kind).to_numpy()
-    return texts.array(out)
+        out[rows] = pc.cast(strings, column.kind).to_numpy()
+    return column.array(out)
 
 
-def _strings(texts: _Texts) -> pa.Array:
-    offsets = np.empty(texts.rows + 1, np.int32)
-    total = texts.lay(offsets)
+def _strings(column: _Column) -> pa.Array:
+    offsets = np.empty(column.rows + 1, np.int32)
+    total = column.lay(offsets)
     if total > _OFFSET_LIMIT:
-        raise texts.no_value(0)
-    return texts.array(offsets, _copied(texts, texts.starts, texts.sizes, offsets))
+        raise column.no_value(0)
+    return column.array(offsets, _copied(column, column.starts, column.sizes, offsets))
 
 
-def _copied(texts: _Texts, starts: Places, sizes: Places, offsets: Places) -> NDArray[np.uint8]:
+def _copied(column: _Column, starts: Places, sizes: Places, offsets: Places) -> NDArray[np.uint8]:
     out = np.empty(int(offsets[-1]) + _MARGIN, np.uint8)
-    kernels.copy_texts(texts.data, starts, sizes, texts.empty_value, offsets, out)
+    kernels.copy_texts(column.data, starts, sizes, column.empty_value, offsets, out)
     return out

@@ -1,9 +1,11 @@
-"""What the texts of fields are as values: loops over the fields that `delimited.cut` has found.
+"""What the texts of lines are as values: loops over those that `delimited.cut` or `objects.cut` has
+found.
 
-Each is given the data from the batch's first byte on, where fields start, how many bytes they have
-(-1 is a field of two quotes), what is null, and bits that are all set, of which those of nulls are
-cleared. It leaves how many nulls there are in `count`, and returns the first row whose text is not
-of its form, or -1. The forms are narrower than those that Spark reads, and all values are Spark's.
+Each is given the data from the batch's first byte on, where texts start, how many bytes they have
+(0 is none, -1 an empty one, and less is one with JSON's backslashes), what is null, and bits that
+are all set, of which those of nulls are cleared. It leaves how many nulls there are in `count`, and
+returns the first row whose text is not of its form, or -1. The forms are narrower than those that
+Spark reads, and all values are Spark's.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ _TEXTS = (_BYTES, _PLACES, _PLACES, _BYTES, types.boolean)
 
 _MINUS, _PLUS, _POINT = 45, 43, 46
 _DIGIT_0, _NINE = 48, 57
-_SMALL_E, _LARGE_E = 101, 69
+_SMALL_A, _SMALL_E, _SMALL_U, _LARGE_E = 97, 101, 117, 69
+_BACKSLASH = 92
 
 
 @njit(
@@ -387,6 +390,68 @@ def days(data, starts, sizes, null_value, empty_is_null, out, bits, count):
     return -1
 
 
+# What stands for a character behind a backslash, in JSON.
+_NAMED = np.zeros(256, np.uint8)
+_NAMED[list(b'"\\/bfnrt')] = list(b'"\\/\b\f\n\r\t')
+
+
+@njit(types.int64(_BYTES, types.int64), cache=True, nogil=True)
+def _unit(data, at):
+    """Half a character, or a whole one, in four hexadecimal digits."""
+    unit = np.int64(0)
+    for k in range(at, at + 4):
+        byte = np.int64(data[k])
+        unit = unit * 16 + (byte - _DIGIT_0 if byte <= _NINE else (byte | 32) - _SMALL_A + 10)
+    return unit
+
+
+@njit(types.UniTuple(types.int64, 2)(_BYTES, types.int64), cache=True, nogil=True)
+def _character(data, at):
+    """What begins with a backslash, which is known to be right: the character, and where it
+    ends."""
+    if data[at + 1] != _SMALL_U:
+        return np.int64(_NAMED[data[at + 1]]), at + 2
+    unit = _unit(data, at + 2)
+    if not 0xD800 <= unit <= 0xDBFF:
+        return unit, at + 6
+    return 0x10000 + ((unit - 0xD800) << 10) + _unit(data, at + 8) - 0xDC00, at + 12
+
+
+@njit(types.int64(_BYTES, types.int64, types.int64), cache=True, nogil=True)
+def _unescaped_size(data, at, stop):
+    """How many bytes of UTF-8 a text has in place of its backslashes."""
+    size = np.int64(0)
+    while at < stop:
+        if data[at] != _BACKSLASH:
+            size += 1
+            at += 1
+            continue
+        code, at = _character(data, at)
+        size += 1 + (code >= 0x80) + (code >= 0x800) + (code >= 0x10000)
+    return size
+
+
+@njit(types.void(_BYTES, types.int64, types.int64, _OUT_BYTES, types.int64), cache=True, nogil=True)
+def _unescape(data, at, stop, out, to):
+    while at < stop:
+        if data[at] != _BACKSLASH:
+            out[to] = data[at]
+            to += 1
+            at += 1
+            continue
+        code, at = _character(data, at)
+        if code < 0x80:
+            out[to] = code
+            to += 1
+            continue
+        more = 1 + (code >= 0x800) + (code >= 0x10000)
+        # As many bits from the top as there are bytes, and then the first of the character's.
+        out[to] = 0xFF << (7 - more) & 0xFF | code >> 6 * more
+        for k in range(1, more + 1):
+            out[to + k] = 0x80 | code >> 6 * (more - k) & 0x3F
+        to += 1 + more
+
+
 @njit(
     types.int64(*(*_TEXTS, types.int64, _OUT_PLACES, _OUT_BYTES, _OUT_LONGS)),
     cache=True,
@@ -402,6 +467,8 @@ def lay_texts(data, starts, sizes, null_value, empty_is_null, empty_size, offset
         if _is_null(data, start, size, null_value, empty_is_null):
             _clear(bits, row)
             nulls += 1
+        elif size < -1:
+            total += _unescaped_size(data, start, start - size - 1)
         else:
             total += empty_size if size < 0 else size
     offsets[sizes.size] = total
@@ -418,7 +485,9 @@ def copy_texts(data, starts, sizes, empty_value, offsets, out):
         start = np.int64(starts[row])
         if size == 0:
             continue
-        if sizes[row] < 0:
+        if sizes[row] < -1:
+            _unescape(data, start, start - np.int64(sizes[row]) - 1, out, to)
+        elif sizes[row] < 0:
             for k in range(size):
                 out[to + k] = empty_value[k]
         elif start + size + 7 <= data.size:

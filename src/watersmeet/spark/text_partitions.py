@@ -1,4 +1,4 @@
-"""Partitions of CSV files that our tasks read, and Spark where a line is not plain.
+"""Partitions of text files that our tasks read, and Spark where a line is not plain.
 
 A partition that has such lines is worked on twice. The first time ends at the first of them: only
 the whole of a partition has a result. All its lines that are not plain are copied into files of the
@@ -8,7 +8,6 @@ storage, too. The second time these come behind the rows that are read.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +19,9 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sf
-from pyspark.sql.types import StructType
 
 from watersmeet.spark.jobs import MANY, Partitions, Record, run_over, run_tasks
+from watersmeet.spark.scans.copies import FILE_NAME, read_copies
 from watersmeet.spark.scans.files import DataFile
 from watersmeet.spark.scans.relation import StagedRows
 from watersmeet.spark.scans.text import MARK, TextRange, TextScan
@@ -159,7 +157,7 @@ class TextPartitions(Generic[Result]):
         parts = {copy.name: copy.part for copy in copies}
         found: dict[TextRange, list[Sections]] = defaultdict(list)
         for record in sorted(records, key=lambda record: str(record["name"])):
-            found[parts[record["copy"]]].append(Sections.from_description(record))
+            found[parts[record[FILE_NAME]]].append(Sections.from_description(record))
         return found
 
     def _read(self, storage: ExchangeDir, copies: Sequence[_Copy]) -> DataFrame:
@@ -168,19 +166,9 @@ class TextPartitions(Generic[Result]):
         return reduce(DataFrame.union, others, first)
 
     def _read_alike(self, storage: ExchangeDir, copies: Sequence[_Copy]) -> DataFrame:
-        reader = self._place.spark.read.options(
-            # A session may be set to ignore files that are missing or damaged.
-            ignoreMissingFiles=False,
-            ignoreCorruptFiles=False,
-            **dict(self._scan.reader.options),
-            header=copies[0].has_header,
-        )
-        schema = StructType.fromJson(json.loads(self._scan.reader.schema))
         paths = [storage.path_of(copy.name) for copy in copies]
-        rows = reader.schema(schema).csv(paths)
-        return rows.select(
-            *(sf.col(name) for name in self._scan.raw.names),
-            sf.col("_metadata.file_name").alias("copy"),
+        return read_copies(
+            self._place.spark, self._scan.reader, paths, has_header=copies[0].has_header
         )
 
     def _tasks(
@@ -238,10 +226,10 @@ def _copied(
 
 def _copy(scan: TextScan, part: TextRange, storage: ExchangeDir) -> _Copy | None:
     """None if all lines of a range are plain."""
-    name = storage.new_name("lines", "csv")
+    name = storage.new_name("lines", scan.reader.format)
     out: pa.NativeFile | None = None
     lines, first = 0, ""
-    # With a header the parser has had its first line, and takes no mark away.
+    # Behind its head a copy has no first line, of which the parser would take a mark away.
     beginning = _beginning(scan.files[part.file]) if part.start == 0 else None
 
     def append(text: pa.Buffer, reason: str) -> None:
@@ -249,7 +237,7 @@ def _copy(scan: TextScan, part: TextRange, storage: ExchangeDir) -> _Copy | None
         if out is None:
             out, first = storage.open_output(name), reason
             with storage.writing():
-                out.write(scan.header if beginning is None else beginning)
+                out.write(scan.reader.head if beginning is None else beginning)
         ended = text.to_pybytes()
         ended += b"" if ended.endswith(b"\n") else b"\n"
         lines += ended.count(b"\n")
@@ -288,7 +276,7 @@ def _stored(
     def pieces() -> Iterator[tuple[str, pa.RecordBatch]]:
         for batch in batches:
             # Spark reads one file after the other.
-            ends = pc.run_end_encode(batch.column("copy"))
+            ends = pc.run_end_encode(batch.column(FILE_NAME))
             start = 0
             for name, end in zip(ends.values.to_pylist(), ends.run_ends.to_pylist(), strict=True):
                 columns = [batch.column(each.name).cast(each.type) for each in raw]
@@ -298,7 +286,7 @@ def _stored(
 
     for name, group in groupby(pieces(), key=lambda piece: piece[0]):
         written = storage.write_sections("parsed", ((0, rows) for _, rows in group))
-        yield written.describe() | {"copy": name}
+        yield written.describe() | {FILE_NAME: name}
 
 
 def open_partitions(

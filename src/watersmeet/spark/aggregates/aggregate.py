@@ -63,8 +63,8 @@ def aggregate(
     ----------
     left, right
         DataFrames of the same session, not streaming. One over plain Parquet files, or a union of
-        such, is read a row group at a time, one over CSV files a range of bytes; of any other,
-        Spark computes some partitions at a time.
+        such, is read a row group at a time, one over CSV or JSON files a range of bytes; of any
+        other, Spark computes some partitions at a time.
     on, how
         As for `wm.join`. A left join is estimated from its left side, a right join from its right;
         semi and anti joins from their left. A full join is refused.

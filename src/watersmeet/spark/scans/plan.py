@@ -47,6 +47,7 @@ _FILES = f"{_SQL}execution.datasources.HadoopFsRelation"
 # This class and no other: table formats with deletes or column mapping derive theirs from it.
 PARQUET = f"{_SQL}execution.datasources.parquet.ParquetFileFormat"
 CSV = f"{_SQL}execution.datasources.csv.CSVFileFormat"
+JSON = f"{_SQL}execution.datasources.json.JsonFileFormat"
 
 _REASONS = {
     "BatchEvalPython": "it calls a Python function without Arrow",
@@ -161,14 +162,15 @@ class LogicalPlan:
         return [node for node in self.tree.nodes() if not node.children]
 
     def text_relation(self) -> JavaObject | None:
-        """The relation of CSV files that it reads, if it reads that and nothing else."""
+        """The relation of CSV or JSON files that it reads, if it reads that and nothing else."""
         first, *others = self._leaves
         if others or first.name != _RELATION:
             return None
         relation = first.live.relation()
         if relation.getClass().getName() != _FILES:
             return None
-        return relation if relation.fileFormat().getClass().getName() == CSV else None
+        is_text = relation.fileFormat().getClass().getName() in (CSV, JSON)
+        return relation if is_text else None
 
     def parquet(self, schema: pa.Schema) -> list[Branch]:
         """The scans of Parquet files whose union it is, most often one; Refused if it is anything

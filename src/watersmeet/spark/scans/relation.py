@@ -2,7 +2,8 @@
 
 A plain scan is Parquet files, a choice of their columns, and a filter and computed columns that
 translate exactly; or a union of such. Its values equal what Spark would have read, or it is not
-called one. A text scan is the same of CSV files, but lines that are not plain are left to Spark.
+called one. A text scan is the same of CSV or JSON files, but lines that are not plain are left to
+Spark.
 """
 
 from __future__ import annotations

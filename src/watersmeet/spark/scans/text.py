@@ -1,4 +1,4 @@
-"""A table of CSV files whose lines our tasks read, but for those that only Spark knows how to read.
+"""A table of text files whose lines our tasks read, but for those that only Spark can read.
 
 Everything here can be sent to tasks, and loads in a worker without pyspark.
 """
@@ -48,9 +48,17 @@ class TextRange:
 class SparkReader:
     """How Spark reads copies of lines, as plain values."""
 
+    format: str
+    """As Spark calls it."""
     schema: str
-    """In Spark's JSON. Columns are called by their places."""
+    """In Spark's JSON."""
+    columns: tuple[tuple[str, str], ...]
+    """Of those that are read, their names in this schema, and what `raw` calls them."""
     options: tuple[tuple[str, str], ...]
+    head: bytes
+    """Begins a copy, as its first line may be read in another way; no row comes of it."""
+    where: str = ""
+    """Rows that are needed, in SQL."""
 
 
 @dataclass
@@ -100,7 +108,7 @@ class TextScan:
         return ceil(self.nbytes / max(self.line_bytes, 1.0))
 
     def describe(self) -> str:
-        files = count_text(len(self.files), "CSV file")
+        files = count_text(len(self.files), f"{self.reader.format.upper()} file")
         parts = [files, size_text(self.nbytes), *self.selection.describe()]
         return ", ".join([*parts, *self.tally.describe()])
 
@@ -124,19 +132,12 @@ class TextScan:
         return [tuple(ranges) for ranges in partitions]
 
     @property
-    def header(self) -> bytes:
-        """Of copies of lines."""
-        names = map(column_name, range(len(self.layout.kinds)))
-        return f"{self.layout.separator.join(names)}\n".encode()
-
-    @property
     def raw(self) -> pa.Schema:
         """The columns that are read, in the order of the file. At least one: rows are counted by
         it."""
-        kinds = [(place, kind) for place, kind in enumerate(self.layout.kinds) if kind is not None]
-        return pa.schema(
-            [(column_name(place), kind) for place, kind in kinds or [(0, pa.string())]]
-        )
+        kinds = [kind for kind in self.layout.kinds if kind is not None] or [pa.string()]
+        names = [name for _, name in self.reader.columns]
+        return pa.schema(list(zip(names, kinds, strict=True)))
 
     def read(self, part: TextRange, refused: Refused) -> Iterator[pa.RecordBatch]:
         """The rows of a range that the filter keeps, but for lines that are `refused`.
@@ -185,7 +186,7 @@ class TextScan:
 
 
 def column_name(place: int) -> str:
-    """What Spark calls a field of lines that it is given to parse."""
+    """What a column of lines is called that Spark is given to parse."""
     return f"c{place}"
 
 

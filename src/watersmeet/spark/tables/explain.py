@@ -48,7 +48,7 @@ def explain(
         staged = any(isinstance(relation, StagedRows) for relation in relations)
         facts["instances"] = (
             f"{_memory(plan)}; how many instances is decided once the rows "
-            f"{'of the row path' if staged else 'of CSV files'} have been counted"
+            f"{'of the row path' if staged else 'of text files'} have been counted"
         )
     else:
         facts["instances"] = _instances(plan, are_closed=are_closed)
