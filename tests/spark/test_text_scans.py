@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import functions as sf
 
 import watersmeet as wm
-from tests.spark.scans import refused, rows, text_scan
+from tests.spark.scans import read_text, refused, rows, text_scan
 from tests.spark.sql_types import settings, texts
 from tests.spark.test_random_plans_killed import killing
 from watersmeet.aggregates import allowance
@@ -107,14 +107,8 @@ def others(spark: SparkSession) -> DataFrame:
 
 def read_here(scan: TextScan, *, many: int = 7) -> pa.Table:
     """In this process; all lines must be plain."""
-
-    def strange(text: pa.Buffer, reason: str) -> None:
-        raise AssertionError((reason, text.to_pybytes()))
-
-    parts = [part for ranges in scan.cut(many) for part in ranges]
-    assert len(parts) >= many
-    batches = [batch for part in parts for batch in scan.read(part, strange)]
-    return pa.Table.from_batches(batches, scan.schema)
+    assert len([part for ranges in scan.cut(many) for part in ranges]) >= many
+    return read_text(scan, many=many)
 
 
 @pytest.fixture

@@ -2,7 +2,8 @@
 
 A plain scan is Parquet files, a choice of their columns, and a filter and computed columns that
 translate exactly; or a union of such. Its values equal what Spark would have read, or it is not
-called one. A text scan is the same of CSV files, but lines that are not plain are left to Spark.
+called one. A text scan is the same of CSV files, but lines that are not plain are left to Spark. A
+union scan consists of both kinds.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -45,6 +46,7 @@ from watersmeet.spark.scans.scan import PlainScan, RowGroup, Split
 from watersmeet.spark.scans.selection import inside
 from watersmeet.spark.scans.text import TextScan
 from watersmeet.spark.scans.text_plan import open_text
+from watersmeet.spark.scans.union import UnionScan
 
 __all__ = [
     "DataFile",
@@ -53,7 +55,9 @@ __all__ = [
     "RowGroup",
     "Split",
     "StagedRows",
+    "TextRelation",
     "TextScan",
+    "UnionScan",
     "arrow_schema",
     "open_relation",
 ]
@@ -84,7 +88,10 @@ class StagedRows:
         return f"{self.reason} ({self.remedy})" if self.remedy else self.reason
 
 
-Relation = PlainScan | TextScan | StagedRows
+TextRelation = TextScan | UnionScan
+"""What our tasks read by partitions, with lines that they leave to Spark."""
+FileRelation = PlainScan | TextRelation
+Relation = FileRelation | StagedRows
 
 
 def open_relation(dataframe: DataFrame, *, argument: str) -> Relation:
@@ -103,11 +110,8 @@ def open_relation(dataframe: DataFrame, *, argument: str) -> Relation:
     try:
         if not isinstance(dataframe, ClassicDataFrame):
             raise Refused("it comes from Spark Connect, which does not show its plan")
-        plan = LogicalPlan.of(dataframe)
-        text = plan.text_relation()
-        if text is not None:
-            return open_text(plan, text, schema)
-        return _open(plan.parquet(schema), schema)
+        branches = LogicalPlan.of(dataframe).branches(schema)
+        return _open(branches, dataframe.sparkSession)
     except Refused as reason:
         return StagedRows(dataframe, schema, str(reason), reason.remedy)
     except (Py4JError, PySparkException) as error:
@@ -157,7 +161,19 @@ def _stranger(kind: DataType, *, collations: bool) -> DataType | None:
     return next((part for part in found if part is not None), None)
 
 
-def _open(branches: Sequence[Branch], schema: pa.Schema) -> PlainScan:
+def _open(branches: Sequence[Branch], session: SparkSession) -> FileRelation:
+    """A union of Parquet files is one scan, as far as waves and estimates ask for footers."""
+    if all(branch.text is None for branch in branches):
+        return _open_parquet(branches)
+    scans: list[PlainScan | TextScan] = []
+    for branch in branches:
+        with branch.place.named():
+            is_text = branch.text is not None
+            scans.append(open_text(branch, session) if is_text else _open_parquet([branch]))
+    return scans[0] if len(scans) == 1 else UnionScan(tuple(scans))
+
+
+def _open_parquet(branches: Sequence[Branch]) -> PlainScan:
     files = [(number, file) for number, branch in enumerate(branches) for file in matching(branch)]
     footers = _footers(branches, files)
     conditions = [branch.selection.conditions for branch in branches]
@@ -168,7 +184,7 @@ def _open(branches: Sequence[Branch], schema: pa.Schema) -> PlainScan:
         if may_hold(footer, group, conditions[number])
     ]
     return PlainScan(
-        schema=schema,
+        schema=branches[0].selection.schema,
         files=tuple(file for _, file in files),
         row_groups=tuple(row_groups),
         selections=tuple(branch.selection for branch in branches),

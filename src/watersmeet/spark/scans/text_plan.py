@@ -20,7 +20,7 @@ from watersmeet.spark.scans.files import DataFile, JavaObject
 from watersmeet.spark.scans.plan import (
     HARMLESS_OPTIONS,
     WHOLE_FILES,
-    LogicalPlan,
+    Branch,
     check_options,
     check_settings,
 )
@@ -61,14 +61,13 @@ _LOOKED_AT, _LOOKED_BYTES = 3, 64 * 1024
 _MOST_REFUSED = 1 / 1000
 
 
-def open_text(plan: LogicalPlan, relation: JavaObject, schema: pa.Schema) -> TextScan:
-    """The scan that a plan over a relation of CSV files is; Refused if it is not certain."""
-    session = plan.dataframe.sparkSession
+def open_text(branch: Branch, session: SparkSession) -> TextScan:
+    """The scan that a branch of CSV files is; Refused if it is not certain."""
+    relation: JavaObject = branch.text
     conf = session._jsparkSession.sessionState().conf()
     check_settings(conf, _REQUIRED_SETTINGS)
     options = _options(relation)
     separator, has_header = _checked(options)
-    branch = plan.text(schema)
     fields = StructType.fromJson(json.loads(relation.dataSchema().json())).fields
     corrupt = options.get(_CORRUPT, conf.getConfString(_CORRUPT_SETTING))
     if any(field.name.lower() == corrupt.lower() for field in fields):
@@ -90,7 +89,7 @@ def open_text(plan: LogicalPlan, relation: JavaObject, schema: pa.Schema) -> Tex
     names = [field.name for field in fields]
     positions = [names.index(field.name) for field in inside(selection.columns)]
     return TextScan(
-        schema=schema,
+        schema=selection.schema,
         files=files,
         begins=begins,
         selection=selection,
