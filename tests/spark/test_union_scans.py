@@ -150,6 +150,9 @@ UNIONS: dict[str, tuple[int, Callable[[Tables], DataFrame]]] = {
     "of a branch whose paths are ruled out": (
         2, lambda t: t["paths"].where("k = 7").select("id").union(t["files"].select("id")),
     ),
+    "of no files": (
+        2, lambda t: t["paths"].where("k = 7").union(t["paths"].where("k = 8"))
+    ),
     "sorted and repartitioned": (
         2, lambda t: t["text"].orderBy("id").union(t["files"].repartition(3)).orderBy("part")
     ),
@@ -430,14 +433,13 @@ def a_row_group_is_read_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(PlainScan, "cut", cut)
 
 
-def lines_of_one_branch_are_given_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two branches that read the same files, with other filters."""
+def lines_are_parsed_for_one_branch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two that read the same files."""
     as_it_is = TextPartitions._parsed
 
     def parsed(self: TextPartitions[Any], *given: Any, **more: Any) -> Any:
-        swapped = {0: 2, 2: 0}
         found = as_it_is(self, *given, **more)
-        return {Piece(swapped[piece.branch], piece.part): all for piece, all in found.items()}
+        return {piece: files for piece, files in found.items() if piece.branch != 2}
 
     monkeypatch.setattr(TextPartitions, "_parsed", parsed)
 
@@ -452,7 +454,7 @@ def lines_of_one_branch_are_given_to_another(monkeypatch: pytest.MonkeyPatch) ->
             pytest.param(mistake, marks=pytest.mark.slow)
             for mistake in (
                 a_row_group_is_read_from_its_beginning,
-                lines_of_one_branch_are_given_to_another,
+                lines_are_parsed_for_one_branch,
             )
         ),
     ],
