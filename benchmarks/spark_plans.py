@@ -98,6 +98,6 @@ PLANS: dict[str, Callable[[Stage, Table], DataFrame]] = {
     "given": _given,
     "range": _ranged,
 }
-ON_FILE_PATH = ("parquet", "csv", "json", "udf", "union")
+ON_FILE_PATH = ("parquet", "csv", "json", "udf", "union", "mixed union")
 """The plans of these whose files our tasks read themselves."""
 _MADE: dict[tuple[str, str], DataFrame] = {}

@@ -1,10 +1,11 @@
 """What `wm.join` costs beside Spark's own join where its inputs are no plain Parquet files.
 
-2 M x 2 M rows. Of CSV and JSON files, and of unions of Parquet files, our tasks read the rows. CSV
-files behind a union, a Python function and cached rows are plans without a shuffle, of which Spark
-computes some partitions at a time. Then rows that come behind a shuffle, and what is computed
-at once: a shuffle of random rows, two partitions, a limit. Spark's own join is the better of two,
-with its own 200 shuffle partitions and with 8, which suit two cores.
+2 M x 2 M rows. Of CSV and JSON files, and of unions of CSV and Parquet files, our tasks read the
+rows, and they call a Python function that has Arrow. A function without it and cached rows are
+plans without a shuffle, of which Spark computes some partitions at a time. Then rows that come
+behind a shuffle, and what is computed at once: a shuffle of random rows, two partitions, a limit.
+Spark's own join is the better of two, with its own 200 shuffle partitions and with 8, which suit
+two cores.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PLANS = {
     "udf by spark": "a Python function without Arrow on each side",
     "cached": "cached rows",
     "union": "a union of Parquet files on each side (file path)",
-    "mixed union": "a union of CSV and Parquet files on each side (row path)",
+    "mixed union": "a union of CSV and Parquet files on each side (file path)",
     "distinct": "distinct rows on each side (behind a shuffle)",
     "random": "distinct rows behind a filter that draws numbers (a shuffle of random rows)",
     "few": "JSON files in two partitions (row path)",

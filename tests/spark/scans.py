@@ -9,7 +9,15 @@ import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.sql import DataFrame
 
-from watersmeet.spark.scans.relation import PlainScan, Split, StagedRows, TextScan, open_relation
+from watersmeet.spark.scans.relation import (
+    PlainScan,
+    Split,
+    StagedRows,
+    TextRelation,
+    TextScan,
+    UnionScan,
+    open_relation,
+)
 
 
 def plain(frame: DataFrame) -> PlainScan:
@@ -21,6 +29,12 @@ def plain(frame: DataFrame) -> PlainScan:
 def text_scan(frame: DataFrame) -> TextScan:
     scan = open_relation(frame, argument="left")
     assert isinstance(scan, TextScan), scan
+    return scan
+
+
+def union_scan(frame: DataFrame) -> UnionScan:
+    scan = open_relation(frame, argument="left")
+    assert isinstance(scan, UnionScan), scan
     return scan
 
 
@@ -39,6 +53,18 @@ def read(scan: PlainScan, *, batch_rows: int = 1_000) -> pa.Table:
             Split(group.file, group.number, 0, group.rows), batch_rows=batch_rows
         )
     ]
+    return pa.Table.from_batches(batches, scan.schema)
+
+
+def read_text(relation: TextRelation, *, many: int = 7) -> pa.Table:
+    """In this process; all lines must be plain."""
+
+    def strange(text: pa.Buffer, reason: str) -> None:
+        raise AssertionError((reason, text.to_pybytes()))
+
+    scan = UnionScan.of(relation)
+    pieces = [piece for partition in scan.cut(many) for piece in partition]
+    batches = [batch for piece in pieces for batch in scan.read(piece, strange)]
     return pa.Table.from_batches(batches, scan.schema)
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 ROWS, PARTITIONS = 720, 12
+# Lines of CSV files that only Spark reads.
+STRANGE = ["+5,7", '"6",8,more', "7", "x,9", "1e2,3"]
 HOWS = {"inner": "inner", "left": "left", "full": "full", "semi": "left_semi", "anti": "left_anti"}
 
 
@@ -37,6 +39,10 @@ def places(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
         rows.write.format(form).save(str(made / form))
     few = spark.range(0, 90, 1, 1).selectExpr("id", "CAST(id % 4 AS int) AS k")
     few.write.partitionBy("k").parquet(str(made / "paths"))
+    (made / "lines").mkdir()
+    for number, file in enumerate(sorted((made / "csv").glob("*.csv"))):
+        strange = STRANGE[number % len(STRANGE) :: 2]
+        (made / f"lines/{number}.csv").write_text("\n".join([*strange, file.read_text()]))
     return made
 
 
@@ -97,7 +103,7 @@ def planned(spark: SparkSession, places: Path, chosen: random.Random) -> tuple[s
     return ", ".join([source, *steps]), rows
 
 
-# What our tasks do to the rows of Parquet files themselves, below unions and above them.
+# What our tasks do to the rows of files themselves, below unions and above them.
 PLAIN: dict[str, Step] = {
     "filter": lambda rows: rows.where("id % 3 <> 1"),
     "keys": lambda rows: rows.where("k BETWEEN 1 AND 70 OR k IS NULL"),
@@ -117,7 +123,7 @@ PLAIN: dict[str, Step] = {
 
 
 def united(spark: SparkSession, places: Path, chosen: random.Random) -> tuple[str, DataFrame]:
-    """A union of plain scans, or of such unions, and its steps in words."""
+    """A union of scans, or of such unions, and its steps in words."""
     told, rows = _branch(spark, places, chosen)
     for _ in range(chosen.randint(1, 3)):
         nested = united if chosen.random() < 0.2 else _branch
@@ -129,8 +135,12 @@ def united(spark: SparkSession, places: Path, chosen: random.Random) -> tuple[st
 
 
 def _branch(spark: SparkSession, places: Path, chosen: random.Random) -> tuple[str, DataFrame]:
-    source = chosen.choice(["parquet", "parquet", "paths"])
-    return _steps(source, spark.read.parquet(str(places / source)), chosen)
+    source = chosen.choice(["parquet", "parquet", "paths", "csv", "lines"])
+    if source in ("csv", "lines"):
+        rows = spark.read.schema("id bigint, k int").csv(str(places / source))
+    else:
+        rows = spark.read.parquet(str(places / source))
+    return _steps(source, rows, chosen)
 
 
 def _steps(
@@ -189,7 +199,13 @@ def assert_united_alike(run: JoinRun, rows: list[str], own: DataFrame, told: str
     assert "left file path: " in words, f"{told}: {words}"
 
 
-@pytest.mark.usefixtures("in_waves")
+@pytest.fixture
+def all_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CSV files are on the file path however many of their lines are not plain."""
+    monkeypatch.setattr("watersmeet.spark.scans.text_plan._MOST_REFUSED", 1.0)
+
+
+@pytest.mark.usefixtures("in_waves", "all_lines")
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40))]
 )
@@ -202,7 +218,7 @@ def test_a_random_union_in_waves(spark: SparkSession, places: Path, seed: int) -
         assert_united_alike(run, found, left.join(right, "k", HOWS[how]), f"{how}: {told}")
 
 
-@pytest.mark.usefixtures("small")
+@pytest.mark.usefixtures("small", "all_lines")
 @pytest.mark.parametrize(
     "seed",
     [*range(40, 43), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(43, 90))],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql import functions as sf
 
+from tests.spark.scans import read_text
 from tests.spark.sql_types import texts
 from watersmeet.spark.scans.text import TextScan
 
@@ -42,14 +43,8 @@ def others(spark: SparkSession) -> DataFrame:
 
 def read_here(scan: TextScan, *, many: int = 7) -> pa.Table:
     """In this process; all lines must be plain."""
-
-    def strange(text: pa.Buffer, reason: str) -> None:
-        raise AssertionError((reason, text.to_pybytes()))
-
-    parts = [part for ranges in scan.cut(many) for part in ranges]
-    assert len(parts) >= many
-    batches = [batch for part in parts for batch in scan.read(part, strange)]
-    return pa.Table.from_batches(batches, scan.schema)
+    assert len([part for ranges in scan.cut(many) for part in ranges]) >= many
+    return read_text(scan, many=many)
 
 
 def joined(run: Any) -> list[str]:

@@ -1,4 +1,5 @@
-"""Partitions of text files that our tasks read, and Spark where a line is not plain.
+"""Partitions of text files that our tasks read, and Spark where a line is not plain; of unions that
+have such files in a branch, too.
 
 A partition that has such lines is worked on twice. The first time ends at the first of them: only
 the whole of a partition has a result. All its lines that are not plain are copied into files of the
@@ -20,16 +21,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from watersmeet.delimited.layout import Layout
 from watersmeet.spark.jobs import MANY, Partitions, Record, run_over, run_tasks
 from watersmeet.spark.scans.copies import FILE_NAME, read_copies
 from watersmeet.spark.scans.files import DataFile
-from watersmeet.spark.scans.relation import StagedRows
-from watersmeet.spark.scans.text import MARK, TextRange, TextScan
+from watersmeet.spark.scans.relation import StagedRows, TextRelation
+from watersmeet.spark.scans.text import MARK, SparkReader, TextScan
+from watersmeet.spark.scans.union import Piece, UnionScan
 from watersmeet.store.exchange import ExchangeDir, Sections
 
 Result = TypeVar("Result")
 Work = Callable[[Iterator[pa.RecordBatch], int], Result]
-Parsed = Mapping[TextRange, Sequence[Sections]]
+Parsed = Mapping[Piece, Sequence[Sections]]
 _HEAD_BYTES = 1 << 20
 
 
@@ -49,9 +52,9 @@ class Place:
 
 @dataclass(frozen=True)
 class _Copy:
-    """Where the lines of a range are that are not plain."""
+    """Where the lines of a piece of text are that are not plain."""
 
-    part: TextRange
+    piece: Piece
     name: str
     lines: int
     reason: str
@@ -78,26 +81,28 @@ class TextPartitions(Generic[Result]):
     is_deterministic = True
     is_shuffled = False
 
-    def __init__(self, scan: TextScan, work: Work[Result], place: Place, *, many: int) -> None:
+    def __init__(
+        self, relation: TextRelation, work: Work[Result], place: Place, *, many: int
+    ) -> None:
         """`work` is given a partition's rows and number. There are about `many` of them."""
-        self._scan = scan
+        self._scan = UnionScan.of(relation)
         self._work = work
         self._place = place
-        self._ranges = scan.cut(many)
+        self._pieces = self._scan.cut(many)
         self._storage = place.claimed
-        self.count = len(self._ranges)
+        self.count = len(self._pieces)
 
     def run(
         self, partitions: Sequence[int], *, what: str, told: Mapping[str, str] | None = None
     ) -> list[Result]:
         """The results of these partitions, in any order. `told` are properties that tasks see."""
-        scan, work, ranges, storage = self._scan, self._work, self._ranges, self._storage
+        scan, work, pieces, storage = self._scan, self._work, self._pieces, self._storage
 
         def attempt(number: int) -> _Outcome[Result]:
             try:
-                return _Outcome(number, (work(_plain(scan, ranges[number]), number),))
+                return _Outcome(number, (work(_plain(scan, pieces[number]), number),))
             except _NotAllPlain:
-                return _Outcome(number, (), _copied(scan, ranges[number], storage))
+                return _Outcome(number, (), _copied(scan, pieces[number], storage))
 
         outcomes = self._tasks(list(partitions), attempt, what=what, told=told)
         found = [result for outcome in outcomes for result in outcome.results]
@@ -108,13 +113,13 @@ class TextPartitions(Generic[Result]):
         self, refused: Sequence[_Outcome[Result]], *, what: str, told: Mapping[str, str] | None
     ) -> list[Result]:
         """The results of partitions that have lines that are not plain."""
-        scan, work, ranges = self._scan, self._work, self._ranges
+        scan, work, pieces = self._scan, self._work, self._pieces
         partitions = [outcome.number for outcome in refused]
         copied = [outcome.copies for outcome in refused]
         if self._storage is None:
             claimed = self._storage = self._place.storage()
             copied = self._tasks(
-                partitions, lambda number: _copied(scan, ranges[number], claimed), what=what
+                partitions, lambda number: _copied(scan, pieces[number], claimed), what=what
             )
         storage, copies = self._storage, list(chain.from_iterable(copied))
         self._note(copies)
@@ -126,10 +131,10 @@ class TextPartitions(Generic[Result]):
 
         def complete(task: tuple[int, Parsed]) -> Result:
             number, files = task
-            return work(_with_parsed(scan, ranges[number], files, storage), number)
+            return work(_with_parsed(scan, pieces[number], files, storage), number)
 
         tasks = [
-            (number, {part: parsed[part] for part in ranges[number] if part in parsed})
+            (number, {piece: parsed[piece] for piece in pieces[number] if piece in parsed})
             for number in partitions
         ]
         try:
@@ -139,37 +144,47 @@ class TextPartitions(Generic[Result]):
                 storage.delete(file.name)
 
     def _note(self, copies: Sequence[_Copy]) -> None:
-        tally = self._scan.tally
         for copy in copies:
-            tally.lines[copy.part] = copy.lines
-            tally.reason = tally.reason or copy.reason
+            scan, part = self._scan.text(copy.piece)
+            scan.tally.lines[part] = copy.lines
+            scan.tally.reason = scan.tally.reason or copy.reason
 
     def _parsed(self, copies: Sequence[_Copy], storage: ExchangeDir, *, what: str) -> Parsed:
-        """What Spark reads in copies, in one job."""
-        raw = self._scan.raw
-        frame = self._read(storage, copies)
+        """What Spark reads in copies, in one job for all that are read alike."""
+        alike: dict[tuple[SparkReader, Layout], list[_Copy]] = defaultdict(list)
+        for copy in copies:
+            scan, _ = self._scan.text(copy.piece)
+            alike[scan.reader, scan.layout].append(copy)
+        pieces = {copy.name: copy.piece for copy in copies}
+        found: dict[Piece, list[Sections]] = defaultdict(list)
+        for some in alike.values():
+            for record in self._parsed_alike(some, storage, what=what):
+                found[pieces[record[FILE_NAME]]].append(Sections.from_description(record))
+        return found
+
+    def _parsed_alike(
+        self, copies: Sequence[_Copy], storage: ExchangeDir, *, what: str
+    ) -> list[Record]:
+        scan, _ = self._scan.text(copies[0].piece)
+        raw = scan.raw
         records = run_over(
-            frame,
+            self._read(scan, storage, copies),
             lambda batches: _stored(batches, raw, storage),
             query=self._place.query,
             what=f"{what}, lines that are not plain",
         )
-        parts = {copy.name: copy.part for copy in copies}
-        found: dict[TextRange, list[Sections]] = defaultdict(list)
-        for record in sorted(records, key=lambda record: str(record["name"])):
-            found[parts[record[FILE_NAME]]].append(Sections.from_description(record))
-        return found
+        return sorted(records, key=lambda record: str(record["name"]))
 
-    def _read(self, storage: ExchangeDir, copies: Sequence[_Copy]) -> DataFrame:
+    def _read(self, scan: TextScan, storage: ExchangeDir, copies: Sequence[_Copy]) -> DataFrame:
         kinds = [[copy for copy in copies if copy.has_header is header] for header in (True, False)]
-        first, *others = (self._read_alike(storage, some) for some in kinds if some)
+        first, *others = (self._read_alike(scan, storage, some) for some in kinds if some)
         return reduce(DataFrame.union, others, first)
 
-    def _read_alike(self, storage: ExchangeDir, copies: Sequence[_Copy]) -> DataFrame:
+    def _read_alike(
+        self, scan: TextScan, storage: ExchangeDir, copies: Sequence[_Copy]
+    ) -> DataFrame:
         paths = [storage.path_of(copy.name) for copy in copies]
-        return read_copies(
-            self._place.spark, self._scan.reader, paths, has_header=copies[0].has_header
-        )
+        return read_copies(self._place.spark, scan.reader, paths, has_header=copies[0].has_header)
 
     def _tasks(
         self,
@@ -191,41 +206,45 @@ class TextPartitions(Generic[Result]):
         )
 
 
-def _plain(scan: TextScan, ranges: Sequence[TextRange]) -> Iterator[pa.RecordBatch]:
+def _plain(scan: UnionScan, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
     """The rows of a partition, up to the first line that is not plain."""
 
     def refused(text: pa.Buffer, reason: str) -> None:
         raise _NotAllPlain(reason)
 
-    for part in ranges:
-        yield from scan.read(part, refused)
+    for piece in pieces:
+        yield from scan.read(piece, refused)
 
 
 def _with_parsed(
-    scan: TextScan, ranges: Sequence[TextRange], parsed: Parsed, storage: ExchangeDir
+    scan: UnionScan, pieces: Sequence[Piece], parsed: Parsed, storage: ExchangeDir
 ) -> Iterator[pa.RecordBatch]:
     """All rows of a partition."""
 
     def refused(text: pa.Buffer, reason: str) -> None:
         """Its rows are among those that Spark has parsed."""
 
-    for part in ranges:
-        yield from scan.read(part, refused)
-        yield from scan.parsed(part, storage.read_sections(parsed.get(part, ()), scan.raw))
+    for piece in pieces:
+        yield from scan.read(piece, refused)
+        if piece in parsed:
+            text, _ = scan.text(piece)
+            yield from scan.parsed(piece, storage.read_sections(parsed[piece], text.raw))
 
 
 def _copied(
-    scan: TextScan, ranges: Sequence[TextRange], storage: ExchangeDir | None
+    scan: UnionScan, pieces: Sequence[Piece], storage: ExchangeDir | None
 ) -> tuple[_Copy, ...]:
-    """The lines of each range that are not plain, as files for Spark, if there is a storage."""
+    """The lines of each piece of text that are not plain, as files for Spark, if there is a
+    storage."""
     if storage is None:
         return ()
-    found = (_copy(scan, part, storage) for part in ranges)
+    found = (_copy(scan, piece, storage) for piece in pieces if piece.is_text)
     return tuple(copy for copy in found if copy is not None)
 
 
-def _copy(scan: TextScan, part: TextRange, storage: ExchangeDir) -> _Copy | None:
-    """None if all lines of a range are plain."""
+def _copy(union: UnionScan, piece: Piece, storage: ExchangeDir) -> _Copy | None:
+    """None if all lines of a piece are plain."""
+    scan, part = union.text(piece)
     name = storage.new_name("lines", scan.reader.format)
     out: pa.NativeFile | None = None
     lines, first = 0, ""
@@ -249,7 +268,7 @@ def _copy(scan: TextScan, part: TextRange, storage: ExchangeDir) -> _Copy | None
         return None
     with storage.writing():
         out.close()
-    return _Copy(part, name, lines, first, has_header=beginning is None)
+    return _Copy(piece, name, lines, first, has_header=beginning is None)
 
 
 def _beginning(file: DataFile) -> bytes | None:
@@ -290,7 +309,7 @@ def _stored(
 
 
 def open_partitions(
-    relation: TextScan | StagedRows,
+    relation: TextRelation | StagedRows,
     work: Work[Result],
     place: Place,
     *,
@@ -300,15 +319,15 @@ def open_partitions(
 ) -> Partitions[Result] | TextPartitions[Result]:
     """About `many` partitions of a relation, for `work` on the rows of some of them at a time.
     Files that Spark reads are cut after `nbytes` each, if they are given."""
-    if isinstance(relation, TextScan):
-        return TextPartitions(relation, work, place, many=many)
-    return Partitions(
-        relation.dataframe, work, query=place.query, what=what, many=many, nbytes=nbytes
-    )
+    if isinstance(relation, StagedRows):
+        return Partitions(
+            relation.dataframe, work, query=place.query, what=what, many=many, nbytes=nbytes
+        )
+    return TextPartitions(relation, work, place, many=many)
 
 
 def run_over_all(
-    relation: TextScan | StagedRows,
+    relation: TextRelation | StagedRows,
     work: Callable[[Iterator[pa.RecordBatch]], Iterator[Result]],
     place: Place,
     *,

@@ -19,7 +19,7 @@ from watersmeet.spark.frames import estimated_rows
 from watersmeet.spark.jobs import Partitions, count_partitions
 from watersmeet.spark.scans.paced import read_paced
 from watersmeet.spark.scans.ranges import facts_of, ranges_of
-from watersmeet.spark.scans.relation import StagedRows, TextScan
+from watersmeet.spark.scans.relation import StagedRows, TextRelation
 from watersmeet.spark.scans.scan import PlainScan, Split
 from watersmeet.spark.text_partitions import Place, TextPartitions, open_partitions
 
@@ -103,14 +103,14 @@ class PartitionBlocks:
     all: what a block of a plain scan is. `cut` is asked for, `partitions` is what was made of it.
     """
 
-    relation: TextScan | StagedRows
+    relation: TextRelation | StagedRows
     partitions: int
     cut: Cut
     rows: int
 
     @classmethod
-    def of(cls, relation: TextScan | StagedRows) -> PartitionBlocks:
-        if isinstance(relation, TextScan):
+    def of(cls, relation: TextRelation | StagedRows) -> PartitionBlocks:
+        if not isinstance(relation, StagedRows):
             cut = Cut.of_text(relation.nbytes)
             return cls(relation, len(relation.cut(cut.many)), cut, relation.rows)
         dataframe = relation.dataframe

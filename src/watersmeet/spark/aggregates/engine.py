@@ -34,7 +34,7 @@ from watersmeet.spark.aggregates.tasks import (
 )
 from watersmeet.spark.cluster import TaskSlots
 from watersmeet.spark.jobs import Partitions, Record, cancel, run_tasks
-from watersmeet.spark.scans.relation import TextScan
+from watersmeet.spark.scans.relation import StagedRows
 from watersmeet.spark.storage import RunStorage
 from watersmeet.spark.text_partitions import Place, TextPartitions, run_over_all
 from watersmeet.store.exchange import ExchangeDir, Sections
@@ -86,7 +86,7 @@ class _Jobs:
         if isinstance(source, PlainBlocks):
             return f"file path: {source.scan.describe()}"
         how = "some partitions at a time" if self._plan.orders[side] else "once, before all else"
-        if isinstance(source.relation, TextScan):
+        if not isinstance(source.relation, StagedRows):
             cut = f"{source.partitions:,} partitions of text, read {how}"
             return f"file path: {source.relation.describe()}; {cut}"
         return f"row path, computed by Spark {how}, because {source.relation.because()}"

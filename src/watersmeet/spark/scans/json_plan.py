@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from watersmeet.delimited.objects import ObjectLayout, can_name
 from watersmeet.spark.scans.copies import read_copies
 from watersmeet.spark.scans.files import DataFile, JavaObject
-from watersmeet.spark.scans.plan import HARMLESS_OPTIONS
+from watersmeet.spark.scans.plan import HARMLESS_OPTIONS, Place
 from watersmeet.spark.scans.refusal import Refused
 from watersmeet.spark.scans.text import SparkReader, column_name
 from watersmeet.spark.scans.text_table import CORRUPT, Opened, TextTable
@@ -92,7 +92,7 @@ def _where(table: TextTable) -> str:
     """
     if table.branch.selection.filter is None:
         return ""
-    scan = _scan(table.plan.dataframe)
+    scan = _scan(table.dataframe, table.branch.place)
     if _pushed(scan) == "[]":
         return ""
     filters = scan.dataFilters()
@@ -121,13 +121,18 @@ def _check_pushed(table: TextTable, reader: SparkReader) -> None:
     """Refused if the filters for copies are not those for the files."""
     files: Sequence[DataFile] = table.branch.files[:1]
     frame = read_copies(table.session, reader, [file.path for file in files], has_header=False)
-    own, copied = (_pushed(_scan(each)) for each in (table.plan.dataframe, frame))
+    own = _pushed(_scan(table.dataframe, table.branch.place))
+    copied = _pushed(_scan(frame, Place(1, 1)))
     if own != copied:
         raise Refused(f"Spark reads its files with the filters {own}, and would not read copies so")
 
 
-def _scan(frame: DataFrame) -> JavaObject:
-    return frame._jdf.queryExecution().sparkPlan().collectLeaves().apply(0)
+def _scan(frame: DataFrame, place: Place) -> JavaObject:
+    """What Spark plans for the branch of a DataFrame that is there."""
+    scans = frame._jdf.queryExecution().sparkPlan().collectLeaves()
+    if scans.size() != place.of:
+        raise Refused("Spark's plan does not have a scan for each branch")
+    return scans.apply(place.number - 1)
 
 
 def _pushed(scan: JavaObject) -> str:

@@ -1,7 +1,7 @@
 """Which files, columns and filter does Spark's optimized plan name, if it is no more than that?
 
 A column may be computed, if what computes it translates exactly. A union has several tables, each
-with files, columns and a filter of its own.
+with files of its own format, columns and a filter.
 
 The plan is read in the JVM's own objects. A call there takes a tenth of a millisecond, so that what
 can be large, the expressions, comes as one text in JSON.
@@ -10,7 +10,7 @@ can be large, the expressions, comes as one text in JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -113,6 +113,17 @@ class Branch:
     selection: Selection
     files: tuple[DataFile, ...]
     place: Place
+    text: JavaObject | None = None
+    """The relation, if it is of CSV or JSON files. Nothing has been checked that only it has."""
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A table that a branch reads, and how."""
+
+    place: Place
+    dialect: Dialect
+    text: JavaObject | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,52 +168,21 @@ class LogicalPlan:
         live = dataframe._jdf.queryExecution().optimizedPlan()
         return cls(dataframe, live, _Node.of(live))
 
-    @property
-    def _leaves(self) -> list[_Node]:
-        return [node for node in self.tree.nodes() if not node.children]
-
-    def text_relation(self) -> JavaObject | None:
-        """The relation of CSV or JSON files that it reads, if it reads that and nothing else."""
-        first, *others = self._leaves
-        if others or first.name != _RELATION:
-            return None
-        relation = first.live.relation()
-        if relation.getClass().getName() != _FILES:
-            return None
-        is_text = relation.fileFormat().getClass().getName() in (CSV, JSON)
-        return relation if is_text else None
-
-    def parquet(self, schema: pa.Schema) -> list[Branch]:
-        """The scans of Parquet files whose union it is, most often one; Refused if it is anything
-        else."""
-        leaves = self._leaves
-        places = {leaf: Place(number, len(leaves)) for number, leaf in enumerate(leaves, 1)}
-        for leaf, place in places.items():
-            with place.named():
-                _check(leaf)
-        return self._branches(schema, places, dialect_of(self.dataframe.sparkSession))
-
-    def text(self, schema: pa.Schema) -> Branch:
-        """The scan of its `text_relation`, about which nothing has been checked."""
-        (leaf,) = self._leaves
-        conf = self.dataframe.sparkSession._jsparkSession.sessionState().conf()
-        dialect = Dialect(is_case_sensitive(conf), dates_as_written=True, int96_as_written=True)
-        (branch,) = self._branches(schema, {leaf: Place(1, 1)}, dialect)
-        return branch
-
-    def _branches(
-        self, schema: pa.Schema, places: Mapping[_Node, Place], dialect: Dialect
-    ) -> list[Branch]:
-        described = dict(zip(self.tree.nodes(), json.loads(self.live.toJSON()), strict=True))
+    def branches(self, schema: pa.Schema) -> list[Branch]:
+        """The scans of Parquet, CSV and JSON files whose union it is, most often one; Refused if it
+        is anything else."""
         session = self.dataframe.sparkSession
-        pipelines = _Following(places, described, dialect, session).up_to(self.tree)
+        leaves = [node for node in self.tree.nodes() if not node.children]
+        sources = _sources(leaves, session)
+        described = dict(zip(self.tree.nodes(), json.loads(self.live.toJSON()), strict=True))
+        pipelines = _Following(sources, described, session).up_to(self.tree)
         nothing = _to_seq(session.sparkContext, [])
         branches = []
-        for leaf, (place, pipeline) in zip(places, pipelines, strict=True):
-            with place.named():
-                selection = pipeline.selection(schema, dialect)
+        for (leaf, source), (_, pipeline) in zip(sources.items(), pipelines, strict=True):
+            with source.place.named():
+                selection = pipeline.selection(schema, source.dialect)
                 files = list_files(leaf.live.relation(), nothing=nothing)
-                branches.append(Branch(selection, files, place))
+                branches.append(Branch(selection, files, source.place, source.text))
         return branches
 
 
@@ -210,15 +190,14 @@ class LogicalPlan:
 class _Following:
     """Follows each table's columns up through the plan, of which `described` is Spark's JSON."""
 
-    places: Mapping[_Node, Place]
+    sources: Mapping[_Node, _Source]
     described: Mapping[_Node, Mapping[str, Any]]
-    dialect: Dialect
     session: SparkSession
 
     def up_to(self, node: _Node) -> list[tuple[Place, Pipeline]]:
         """From all tables below a node. What is above a union is done to each of its branches."""
         if not node.children:
-            place = self.places[node]
+            place = self.sources[node].place
             with place.named():
                 return [(place, self._begun(node))]
         found = [pair for child in node.children for pair in self.up_to(child)]
@@ -237,7 +216,7 @@ class _Following:
             StructType.fromJson(json.loads(schema.json())).fields
             for schema in (relation.dataSchema(), relation.partitionSchema())
         )
-        pipeline = Pipeline(Table.of(inside, outside, self.dialect), self.session)
+        pipeline = Pipeline(Table.of(inside, outside, self.sources[leaf].dialect), self.session)
         pipeline.begin(self.described[leaf])
         return pipeline
 
@@ -257,6 +236,34 @@ def _stranger(name: str) -> Refused:
     short = name.rsplit(".", 1)[-1]
     remedy = _REMEDIES.get(short, "")
     return Refused(_REASONS.get(short, f"its plan has a node {short}"), remedy=remedy)
+
+
+def _sources(leaves: Sequence[_Node], session: SparkSession) -> dict[_Node, _Source]:
+    """The tables that are read; Refused if one is of other files, or of none."""
+    texts = [_text_relation(leaf) for leaf in leaves]
+    places = [Place(number, len(leaves)) for number, _ in enumerate(leaves, 1)]
+    for leaf, text, place in zip(leaves, texts, places, strict=True):
+        if text is None:
+            with place.named():
+                _check(leaf)
+    conf = session._jsparkSession.sessionState().conf()
+    as_text = Dialect(is_case_sensitive(conf), dates_as_written=True, int96_as_written=True)
+    as_parquet = as_text if all(text is not None for text in texts) else dialect_of(session)
+    return {
+        leaf: _Source(place, as_parquet if text is None else as_text, text)
+        for leaf, place, text in zip(leaves, places, texts, strict=True)
+    }
+
+
+def _text_relation(leaf: _Node) -> JavaObject | None:
+    """The relation of CSV or JSON files that it is; None if it is another."""
+    if leaf.name != _RELATION:
+        return None
+    relation = leaf.live.relation()
+    if relation.getClass().getName() != _FILES:
+        return None
+    is_text = relation.fileFormat().getClass().getName() in (CSV, JSON)
+    return relation if is_text else None
 
 
 def _check(leaf: _Node) -> None:

@@ -3,7 +3,7 @@
 A plain scan is Parquet files, a choice of their columns, and a filter and computed columns that
 translate exactly; or a union of such. Its values equal what Spark would have read, or it is not
 called one. A text scan is the same of CSV or JSON files, but lines that are not plain are left to
-Spark.
+Spark. A union scan consists of both kinds.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from watersmeet.spark.scans.scan import PlainScan, RowGroup, Split
 from watersmeet.spark.scans.selection import inside
 from watersmeet.spark.scans.text import TextScan
 from watersmeet.spark.scans.text_plan import open_text
+from watersmeet.spark.scans.union import UnionScan
 
 __all__ = [
     "DataFile",
@@ -54,7 +55,9 @@ __all__ = [
     "RowGroup",
     "Split",
     "StagedRows",
+    "TextRelation",
     "TextScan",
+    "UnionScan",
     "arrow_schema",
     "open_relation",
 ]
@@ -85,7 +88,10 @@ class StagedRows:
         return f"{self.reason} ({self.remedy})" if self.remedy else self.reason
 
 
-Relation = PlainScan | TextScan | StagedRows
+TextRelation = TextScan | UnionScan
+"""What our tasks read by partitions, with lines that they leave to Spark."""
+FileRelation = PlainScan | TextRelation
+Relation = FileRelation | StagedRows
 
 
 def open_relation(dataframe: DataFrame, *, argument: str) -> Relation:
@@ -104,11 +110,8 @@ def open_relation(dataframe: DataFrame, *, argument: str) -> Relation:
     try:
         if not isinstance(dataframe, ClassicDataFrame):
             raise Refused("it comes from Spark Connect, which does not show its plan")
-        plan = LogicalPlan.of(dataframe)
-        text = plan.text_relation()
-        if text is not None:
-            return open_text(plan, text, schema)
-        return _open(plan.parquet(schema), schema)
+        branches = LogicalPlan.of(dataframe).branches(schema)
+        return _open(branches, dataframe)
     except Refused as reason:
         return StagedRows(dataframe, schema, str(reason), reason.remedy)
     except (Py4JError, PySparkException) as error:
@@ -158,7 +161,19 @@ def _stranger(kind: DataType, *, collations: bool) -> DataType | None:
     return next((part for part in found if part is not None), None)
 
 
-def _open(branches: Sequence[Branch], schema: pa.Schema) -> PlainScan:
+def _open(branches: Sequence[Branch], dataframe: DataFrame) -> FileRelation:
+    """A union of Parquet files is one scan, as far as waves and estimates ask for footers."""
+    if all(branch.text is None for branch in branches):
+        return _open_parquet(branches)
+    scans: list[PlainScan | TextScan] = []
+    for branch in branches:
+        with branch.place.named():
+            is_text = branch.text is not None
+            scans.append(open_text(branch, dataframe) if is_text else _open_parquet([branch]))
+    return scans[0] if len(scans) == 1 else UnionScan(tuple(scans))
+
+
+def _open_parquet(branches: Sequence[Branch]) -> PlainScan:
     files = [(number, file) for number, branch in enumerate(branches) for file in matching(branch)]
     footers = _footers(branches, files)
     conditions = [branch.selection.conditions for branch in branches]
@@ -169,7 +184,7 @@ def _open(branches: Sequence[Branch], schema: pa.Schema) -> PlainScan:
         if may_hold(footer, group, conditions[number])
     ]
     return PlainScan(
-        schema=schema,
+        schema=branches[0].selection.schema,
         files=tuple(file for _, file in files),
         row_groups=tuple(row_groups),
         selections=tuple(branch.selection for branch in branches),

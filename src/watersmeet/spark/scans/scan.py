@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import ceil
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +21,10 @@ from watersmeet.words import count_text
 # So many different filters and computed columns of branches are told, and so many branches of each.
 _TOLD = 6
 _NAMED = 3
+# A row group that is read in so many pieces is decoded two and a half times, since Arrow cannot
+# skip rows; one of fewer rows takes about as long to open.
+_MOST_PIECES = 4
+_LEAST_ROWS = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -114,6 +120,23 @@ class PlainScan:
             return f" in {len(numbers):,} branches"
         *first, last = map(str, numbers)
         return f" in branches {', '.join(first)} and {last}" if first else f" in branch {last}"
+
+    def cut(self, many: int) -> list[tuple[Split, ...]]:
+        """The splits of each of at most so many partitions, in the order of the files' names."""
+        groups = sorted(self.row_groups, key=lambda each: (self.files[each.file].path, each.number))
+        partitions: dict[int, list[Split]] = {}
+        before = 0
+        for group in groups:
+            wanted = ceil(group.rows * many / self.rows)
+            pieces = max(min(wanted, _MOST_PIECES, group.rows // _LEAST_ROWS), 1)
+            ends = [group.rows * number // pieces for number in range(pieces + 1)]
+            for start, stop in pairwise(ends):
+                # That in which the middle of the split lies.
+                place = (2 * before + start + stop) * many // (2 * self.rows)
+                split = Split(group.file, group.number, start, stop)
+                partitions.setdefault(place, []).append(split)
+            before += group.rows
+        return [tuple(splits) for splits in partitions.values()]
 
     def read(self, split: Split, *, batch_rows: int) -> Iterator[pa.RecordBatch]:
         """The rows of a split that the filter keeps, in batches of at most `batch_rows`.

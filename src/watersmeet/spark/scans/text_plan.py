@@ -9,14 +9,14 @@ from itertools import accumulate
 from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from watersmeet.delimited.layout import Layout
 from watersmeet.delimited.ranges import lines_between
 from watersmeet.spark.gateway import java_class
 from watersmeet.spark.scans import csv_plan, json_plan
-from watersmeet.spark.scans.files import DataFile, JavaObject
-from watersmeet.spark.scans.plan import CSV, JSON, WHOLE_FILES, LogicalPlan, check_settings
+from watersmeet.spark.scans.files import DataFile
+from watersmeet.spark.scans.plan import CSV, JSON, WHOLE_FILES, Branch, check_settings
 from watersmeet.spark.scans.pruning import matching
 from watersmeet.spark.scans.refusal import Refused
 from watersmeet.spark.scans.selection import inside
@@ -32,13 +32,15 @@ _LOOKED_AT, _LOOKED_BYTES = 3, 64 * 1024
 _MOST_REFUSED = 1 / 1000
 
 
-def open_text(plan: LogicalPlan, relation: JavaObject, schema: pa.Schema) -> TextScan:
-    """The scan that a plan over a relation of text files is; Refused if it is not certain."""
-    check_settings(plan.dataframe.sparkSession._jsparkSession.sessionState().conf(), WHOLE_FILES)
+def open_text(branch: Branch, dataframe: DataFrame) -> TextScan:
+    """The scan that a branch of text files is; Refused if it is not certain."""
+    session, relation = dataframe.sparkSession, branch.text
+    assert relation is not None
+    check_settings(session._jsparkSession.sessionState().conf(), WHOLE_FILES)
     known, opener = _FORMATS[relation.fileFormat().getClass().getName()]
-    table = TextTable.of(plan, relation, schema, known=known)
-    opened, selection, files = opener(table), table.branch.selection, matching(table.branch)
-    _check_compression(table.session, files)
+    table = TextTable.of(branch, dataframe, known=known)
+    opened, selection, files = opener(table), branch.selection, matching(branch)
+    _check_compression(session, files)
     try:
         begins = tuple(map(opened.begin, files))
         line_bytes = _line_bytes(files, begins, opened.layout)
@@ -46,7 +48,7 @@ def open_text(plan: LogicalPlan, relation: JavaObject, schema: pa.Schema) -> Tex
         raise Refused(f"its files cannot be read from here ({error})") from error
     order = list(table.asked)
     return TextScan(
-        schema=schema,
+        schema=selection.schema,
         files=files,
         begins=begins,
         selection=selection,

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, StructType
 
 from watersmeet.delimited.layout import Layout, can_read
 from watersmeet.spark.scans.files import DataFile, JavaObject
-from watersmeet.spark.scans.plan import Branch, LogicalPlan, check_options
+from watersmeet.spark.scans.plan import Branch, check_options
 from watersmeet.spark.scans.refusal import Refused
 from watersmeet.spark.scans.selection import inside
 from watersmeet.spark.scans.text import SparkReader
@@ -37,9 +37,9 @@ class Opened:
 
 @dataclass(frozen=True)
 class TextTable:
-    """What is asked of the one text relation of a plan."""
+    """What a DataFrame asks of a text relation, which is one of its branches."""
 
-    plan: LogicalPlan
+    dataframe: DataFrame
     branch: Branch
     conf: JavaObject
     options: Mapping[str, str]
@@ -50,15 +50,14 @@ class TextTable:
     """The columns that are read, by their names, in the same order."""
 
     @classmethod
-    def of(
-        cls, plan: LogicalPlan, relation: JavaObject, schema: pa.Schema, *, known: Set[str]
-    ) -> TextTable:
+    def of(cls, branch: Branch, dataframe: DataFrame, *, known: Set[str]) -> TextTable:
         """Refused if it has options that are not `known`, or columns that are left to Spark."""
+        relation = branch.text
+        assert relation is not None
         options = _options(relation, known)
-        branch = plan.text(schema)
         fields = StructType.fromJson(json.loads(relation.dataSchema().json())).fields
         kinds = {field.name: field.type for field in inside(branch.selection.columns)}
-        conf = plan.dataframe.sparkSession._jsparkSession.sessionState().conf()
+        conf = dataframe.sparkSession._jsparkSession.sessionState().conf()
         corrupt = options.get(CORRUPT, conf.getConfString(_CORRUPT_SETTING))
         if any(field.name.lower() == corrupt.lower() for field in fields):
             raise Refused(f"it has a column {corrupt!r} of lines that are not as they should be")
@@ -68,11 +67,11 @@ class TextTable:
                 _check(field, asked[field.name])
         if pa.date32() in asked.values() and conf.getConfString(_LEGACY_TIME) == "LEGACY":
             raise Refused(f"it has dates, and {_LEGACY_TIME} is LEGACY")
-        return cls(plan, branch, conf, options, tuple(fields), asked)
+        return cls(dataframe, branch, conf, options, tuple(fields), asked)
 
     @property
     def session(self) -> SparkSession:
-        return self.plan.dataframe.sparkSession
+        return self.dataframe.sparkSession
 
     def check_defaults(self, defaults: Mapping[str, str]) -> None:
         """Of options that must say what they say by default."""

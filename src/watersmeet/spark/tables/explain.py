@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from watersmeet.operators.many import ManyQuestion
-from watersmeet.spark.scans.relation import PlainScan, Relation, StagedRows, TextScan
+from watersmeet.spark.scans.relation import PlainScan, Relation, StagedRows
 from watersmeet.spark.tables.explain_cube import cube
 from watersmeet.spark.tables.explain_ranges import ranges, sent
 from watersmeet.spark.tables.metrics import RunMetrics
@@ -83,9 +83,9 @@ def _algorithm(plan: Plan) -> str:
 def _way(relation: Relation, partitions: str | None, at_once: str | None) -> str:
     if isinstance(relation, PlainScan):
         return f"file path: {relation.describe()}"
-    if isinstance(relation, TextScan):
-        how = "" if at_once is None else f", read once before the first wave: {at_once}"
-        how = how if partitions is None else f", {partitions}"
+    if not isinstance(relation, StagedRows):
+        how = "" if at_once is None else f"; read once before the first wave: {at_once}"
+        how = how if partitions is None else f"; {partitions}"
         return f"file path: {relation.describe()}{how}"
     because = f"because {relation.because()}"
     if partitions is not None:

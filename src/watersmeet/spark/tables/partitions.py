@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from watersmeet.policies.order import random_order
 from watersmeet.spark.frames import row_group_bytes, source_bytes
 from watersmeet.spark.jobs import MANY, Record
-from watersmeet.spark.scans.relation import PlainScan, Relation, StagedRows, TextScan
+from watersmeet.spark.scans.relation import PlainScan, Relation, StagedRows, TextRelation
 from watersmeet.spark.tables.plan import Plan, Sizes
 from watersmeet.spark.tables.scanning import stage
 from watersmeet.spark.tables.staging import Staged, divided_among, place_of
@@ -34,7 +34,7 @@ class StagedPartitions:
     def __init__(
         self,
         spark: SparkSession,
-        relation: TextScan | StagedRows,
+        relation: TextRelation | StagedRows,
         input: int,
         plan: Plan,
         *,
@@ -137,9 +137,9 @@ class StagedPartitions:
         return ceil(seen * self.count / max(len(self._files), 1))
 
 
-def _most_partitions(relation: TextScan | StagedRows) -> int:
+def _most_partitions(relation: TextRelation | StagedRows) -> int:
     """With more of them than there are row groups, Spark would make some without rows."""
-    if isinstance(relation, TextScan):
+    if not isinstance(relation, StagedRows):
         return MANY
     each = row_group_bytes(relation.dataframe)
     nbytes = source_bytes(relation.dataframe)
