@@ -112,8 +112,9 @@ class Branch:
     selection: Selection
     files: tuple[DataFile, ...]
     place: Place
-    text: JavaObject | None = None
-    """The relation, if it is one of CSV files. Nothing has been checked that only it has."""
+    text: JavaObject = None
+    """The relation, if it is one of CSV files; nothing has been checked that only it has. Of
+    Parquet files None."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
@@ -110,8 +110,8 @@ def open_relation(dataframe: DataFrame, *, argument: str) -> Relation:
     try:
         if not isinstance(dataframe, ClassicDataFrame):
             raise Refused("it comes from Spark Connect, which does not show its plan")
-        branches = LogicalPlan.of(dataframe).branches(schema)
-        return _open(branches, dataframe.sparkSession)
+        plan = LogicalPlan.of(dataframe)
+        return _open(plan, plan.branches(schema))
     except Refused as reason:
         return StagedRows(dataframe, schema, str(reason), reason.remedy)
     except (Py4JError, PySparkException) as error:
@@ -161,7 +161,7 @@ def _stranger(kind: DataType, *, collations: bool) -> DataType | None:
     return next((part for part in found if part is not None), None)
 
 
-def _open(branches: Sequence[Branch], session: SparkSession) -> FileRelation:
+def _open(plan: LogicalPlan, branches: Sequence[Branch]) -> FileRelation:
     """A union of Parquet files is one scan, as far as waves and estimates ask for footers."""
     if all(branch.text is None for branch in branches):
         return _open_parquet(branches)
@@ -169,7 +169,7 @@ def _open(branches: Sequence[Branch], session: SparkSession) -> FileRelation:
     for branch in branches:
         with branch.place.named():
             is_text = branch.text is not None
-            scans.append(open_text(branch, session) if is_text else _open_parquet([branch]))
+            scans.append(open_text(plan, branch) if is_text else _open_parquet([branch]))
     return scans[0] if len(scans) == 1 else UnionScan(tuple(scans))
 
 

@@ -21,6 +21,7 @@ from watersmeet.spark.scans.plan import (
     HARMLESS_OPTIONS,
     WHOLE_FILES,
     Branch,
+    LogicalPlan,
     check_options,
     check_settings,
 )
@@ -61,9 +62,9 @@ _LOOKED_AT, _LOOKED_BYTES = 3, 64 * 1024
 _MOST_REFUSED = 1 / 1000
 
 
-def open_text(branch: Branch, session: SparkSession) -> TextScan:
+def open_text(plan: LogicalPlan, branch: Branch) -> TextScan:
     """The scan that a branch of CSV files is; Refused if it is not certain."""
-    relation: JavaObject = branch.text
+    session, relation = plan.dataframe.sparkSession, branch.text
     conf = session._jsparkSession.sessionState().conf()
     check_settings(conf, _REQUIRED_SETTINGS)
     options = _options(relation)
