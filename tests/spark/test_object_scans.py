@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 import watersmeet as wm
 from tests.spark.scans import refused, rows, text_scan
 from tests.spark.sql_types import settings, texts
-from tests.spark.text_files import joined, others, read_here, table
+from tests.spark.text_files import ROWS, joined, others, read_here, table
 from watersmeet.spark.scans import json_plan
 from watersmeet.spark.scans.text import SparkReader
 
@@ -292,6 +292,14 @@ def test_types_and_settings_that_are_left_to_spark(spark: SparkSession, written:
         text_scan(frame.select("k"))
     with settings(spark, files__ignoreCorruptFiles="true"):
         assert "ignoreCorruptFiles" in refused(frame.select("k"))
+    # Spark leaves out lines that are longer.
+    longest = "mapreduce.input.linerecordreader.line.maxlength"
+    spark.conf.set(longest, "80")
+    try:
+        assert refused(frame.select("k")) == f"{longest} is set"
+        assert frame.count() < ROWS
+    finally:
+        spark.conf.unset(longest)
     with settings(spark, sources__useV1SourceList=""):
         assert "DataSourceV2" in refused(read(spark, written / "plain").select("k"))
     assert "many of its lines are not plain: a line " in refused(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.column import _to_seq
@@ -75,7 +73,7 @@ def open_json(table: TextTable) -> Opened:
         head=b"\n",
         where=_where(table),
     )
-    if reader.where:
+    if reader.where and table.branch.files:
         _check_pushed(table, reader)
     return Opened(ObjectLayout(tuple(table.asked), tuple(table.asked.values())), reader, _at_once)
 
@@ -87,8 +85,8 @@ def _at_once(file: DataFile) -> int:
 def _where(table: TextTable) -> str:
     """In SQL, the filters that Spark's reader is given.
 
-    It goes no further in a line than to a value that they drop, so it does not see what is wrong
-    behind that, and of a member that is there twice the first counts. Copies are read so, too.
+    It leaves a line where a value has come that they drop, and so does not see what is wrong behind
+    that, nor that a member comes again. Copies must be read so, too.
     """
     if table.branch.selection.filter is None:
         return ""
@@ -119,8 +117,7 @@ def _unqualified(expression: JavaObject, session: SparkSession, nothing: JavaObj
 
 def _check_pushed(table: TextTable, reader: SparkReader) -> None:
     """Refused if the filters for copies are not those for the files."""
-    files: Sequence[DataFile] = table.branch.files[:1]
-    frame = read_copies(table.session, reader, [file.path for file in files], has_header=False)
+    frame = read_copies(table.session, reader, [table.branch.files[0].path], has_header=False)
     own = _pushed(_scan(table.dataframe, table.branch.place))
     copied = _pushed(_scan(frame, Place(1, 1)))
     if own != copied:

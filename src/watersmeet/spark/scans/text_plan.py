@@ -23,6 +23,7 @@ from watersmeet.spark.scans.selection import inside
 from watersmeet.spark.scans.text import TextScan, plain_rows
 from watersmeet.spark.scans.text_table import TextTable
 
+_LONGEST_LINE = "mapreduce.input.linerecordreader.line.maxlength"
 # By the class of their format, the options that are known, and who opens a table of such files.
 _FORMATS = {CSV: (csv_plan.KNOWN, csv_plan.open_csv), JSON: (json_plan.KNOWN, json_plan.open_json)}
 # What is looked at before all else: so many places, and so much text at each.
@@ -40,7 +41,7 @@ def open_text(branch: Branch, dataframe: DataFrame) -> TextScan:
     known, opener = _FORMATS[relation.fileFormat().getClass().getName()]
     table = TextTable.of(branch, dataframe, known=known)
     opened, selection, files = opener(table), branch.selection, matching(branch)
-    _check_compression(session, files)
+    _check_hadoop(session, files)
     try:
         begins = tuple(map(opened.begin, files))
         line_bytes = _line_bytes(files, begins, opened.layout)
@@ -59,10 +60,12 @@ def open_text(branch: Branch, dataframe: DataFrame) -> TextScan:
     )
 
 
-def _check_compression(session: SparkSession, files: Sequence[DataFile]) -> None:
-    """Hadoop inflates files whose names end as one of its codecs says."""
+def _check_hadoop(session: SparkSession, files: Sequence[DataFile]) -> None:
+    """Hadoop inflates files whose names end as one of its codecs says, and may leave out lines."""
     context = session.sparkContext
     conf = session._jsparkSession.sessionState().newHadoopConf()
+    if conf.get(_LONGEST_LINE) is not None:
+        raise Refused(f"{_LONGEST_LINE} is set")
     codecs = java_class(context, "org.apache.hadoop.io.compress.CompressionCodecFactory")(conf)
     path = java_class(context, "org.apache.hadoop.fs.Path")
     for ending in {PurePosixPath(file.path).suffix for file in files}:
