@@ -46,8 +46,8 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     (
-        waves, asked, close, explained, called, many, estimated, first, streamed, paths, ended, elements,
-        many_streamed, enriched, advised, counted, batches, in_words, error,
+        waves, asked, close, explained, called, many, estimated, first, streamed, paths, ended,
+        elements, many_streamed, enriched, advised, counted, batches, in_words, error,
     ) = ran.stdout.split(f"{BETWEEN}\n")  # fmt: skip
     shown = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert in_outline(waves) == in_outline(shown[0])
