@@ -148,6 +148,20 @@ def test_codes_that_differ_in_some_digits_only_are_sorted(bits: int) -> None:
     check_sorted(sorted(drawn.tolist(), reverse=True))
 
 
+@pytest.mark.parametrize("distinct", [40, 3_000, 2**40])
+@pytest.mark.parametrize("rows", [70, 1_500, 6_000])
+def test_codes_whose_first_digits_do_not_tell_them_apart_are_sorted_by_all(
+    rows: int, distinct: int
+) -> None:
+    """One code is far from all others, or from those of a few clusters."""
+    drawn = np.random.default_rng(rows).integers(0, distinct, rows, np.uint64)
+    far = np.append(drawn, np.uint64(2**63)).tolist()
+    check_sorted(far)
+    check_sorted(far[::-1])
+    clusters = np.random.default_rng(distinct).choice([0, 2**50, 2**62], rows).astype(np.uint64)
+    check_sorted((drawn + clusters).tolist())
+
+
 def test_codes_that_rise_are_not_moved_and_are_copied() -> None:
     codes = np.array([1, 2, 2, 3], np.uint64)
     ordered, rows = sorting.sort(codes)

@@ -48,14 +48,52 @@ def merge(codes, rows, start, middle, stop, spare_codes, spare_rows):
 
 _DIGIT_BITS = 11
 _DIGITS = 2**_DIGIT_BITS
+_DIGIT = np.uint64(_DIGITS - 1)
+# By how many places rows may be moved, in the mean, after they were sorted by their first digits.
+_MOVED = 4
+
+
+@njit(types.void(types.uint64, _CODES, _ROWS, _CODES, _ROWS, _OUT), cache=True)
+def _sort_by_digit(shift, codes, rows, to_codes, to_rows, ends):
+    """Of equal digits, the first comes first."""
+    ends[:] = 0
+    for i in range(codes.size):
+        ends[(codes[i] >> shift) & _DIGIT] += 1
+    before = 0
+    for value in range(_DIGITS):
+        before, ends[value] = before + ends[value], before
+    for i in range(codes.size):
+        value = (codes[i] >> shift) & _DIGIT
+        to = ends[value]
+        ends[value] = to + 1
+        to_codes[to] = codes[i]
+        to_rows[to] = rows[i]
+
+
+@njit(types.boolean(_CODES, _ROWS), cache=True)
+def _put_right(codes, rows):
+    """Sort codes that are almost in order. Returns False when they are not, and then leaves off:
+    equal codes are in their old order all the same."""
+    left = _MOVED * codes.size
+    for i in range(1, codes.size):
+        code, row, to = codes[i], rows[i], i
+        while to > 0 and codes[to - 1] > code and left >= 0:
+            codes[to], rows[to] = codes[to - 1], rows[to - 1]
+            to -= 1
+            left -= 1
+        codes[to], rows[to] = code, row
+        if left < 0:
+            return False
+    return True
 
 
 @njit(types.Tuple((_CODES, _ROWS))(_WANTED), cache=True, nogil=True)
 def sort(codes):
     """The codes in order, and where each of them was; of equal codes, the first comes first.
 
-    A radix sort, which leaves out the digits that all codes have in common: codes of values in a
-    narrow range have few others. It takes a third of the time of `np.argsort`.
+    A radix sort that leaves out the bits all codes have in common: codes of values in a narrow
+    range have few others. It takes as many of their first digits as tell so many hashes apart, and
+    then puts right the few that have equal ones; if those are many, it takes all digits.
     """
     count = codes.size
     ordered = codes.copy()
@@ -70,28 +108,24 @@ def sort(codes):
     if rises:
         return ordered, rows
     differ = same ^ any_of
-    mask = np.uint64(_DIGITS - 1)
+    bits = 0
+    while bits < 64 and differ >> np.uint64(bits):
+        bits += 1
+    digits = 1
+    while (1 << (_DIGIT_BITS * digits)) < 2 * count:
+        digits += 1
     spare, spare_rows = np.empty(count, np.uint64), np.empty(count, np.int32)
     ends = np.empty(_DIGITS, np.int64)
-    for digit in range(-(-64 // _DIGIT_BITS)):
-        shift = np.uint64(digit * _DIGIT_BITS)
-        if (differ >> shift) & mask == 0:
-            continue
-        ends[:] = 0
-        for i in range(count):
-            ends[(ordered[i] >> shift) & mask] += 1
-        before = 0
-        for value in range(_DIGITS):
-            before, ends[value] = before + ends[value], before
-        for i in range(count):
-            value = (ordered[i] >> shift) & mask
-            to = ends[value]
-            ends[value] = to + 1
-            spare[to] = ordered[i]
-            spare_rows[to] = rows[i]
-        ordered, spare = spare, ordered
-        rows, spare_rows = spare_rows, rows
-    return ordered, rows
+    start = max(bits - _DIGIT_BITS * digits, 0)
+    while True:
+        for shift in range(start, bits, _DIGIT_BITS):
+            if (differ >> np.uint64(shift)) & _DIGIT:
+                _sort_by_digit(np.uint64(shift), ordered, rows, spare, spare_rows, ends)
+                ordered, spare = spare, ordered
+                rows, spare_rows = spare_rows, rows
+        if start == 0 or _put_right(ordered, rows):
+            return ordered, rows
+        start = 0
 
 
 @njit(types.Tuple((_CODES, _OUT))(_NODES, _NUMBERS), cache=True, nogil=True)
