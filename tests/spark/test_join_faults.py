@@ -150,6 +150,18 @@ def _csv(spark: SparkSession, folder: Path, table: pa.Table) -> DataFrame:
     return spark.read.schema(", ".join(columns)).csv(str(folder / "rows.csv"))
 
 
+def _mixed(spark: SparkSession, folder: Path, table: pa.Table) -> DataFrame:
+    """A union of all files that our tasks read."""
+    third = len(table) // 3
+    lines, objects, rest = table.slice(0, third), table.slice(third, third), table.slice(2 * third)
+    for name in ("lines", "rest"):
+        (folder / name).mkdir()
+    csv = _csv(spark, folder / "lines", lines)
+    _parquet(spark, folder, objects).write.json(str(folder / "objects"))
+    json = spark.read.schema(csv.schema).json(str(folder / "objects"))
+    return csv.union(json).union(_parquet(spark, folder / "rest", rest))
+
+
 def _called(spark: SparkSession, folder: Path, table: pa.Table) -> DataFrame:
     same = sf.udf(lambda value: value, "string")
     return _parquet(spark, folder, table).withColumn("text", same("text"))
@@ -161,7 +173,7 @@ def _called(spark: SparkSession, folder: Path, table: pa.Table) -> DataFrame:
         (_staged, 8),
         *(
             pytest.param(way, length, marks=pytest.mark.slow)
-            for way in (_parquet, _staged, _csv, _called)
+            for way in (_parquet, _staged, _csv, _mixed, _called)
             for length in (8, 1_000, 20_000)
             if (way, length) != (_staged, 8)
         ),

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from watersmeet.spark.scans.paced import read_paced
 from watersmeet.spark.scans.scan import PlainScan, Split
 from watersmeet.spark.scans.text import Refused, TextRange, TextScan
 
-# Of Parquet files. How wide rows are is not known before they are read.
-_BATCH_ROWS = 1 << 14
+# Of Parquet files.
+_BATCH_ROWS, _BATCH_BYTES = 1 << 14, 1 << 20
 # So many branches are told.
 _TOLD = 6
 
@@ -95,7 +96,7 @@ class UnionScan:
         branch = self.branches[piece.branch]
         if isinstance(branch, PlainScan):
             assert isinstance(piece.part, Split)
-            return branch.read(piece.part, batch_rows=_BATCH_ROWS)
+            return read_paced(branch, piece.part, batch_bytes=_BATCH_BYTES, most_rows=_BATCH_ROWS)
         text, part = self.text(piece)
         return text.read(part, refused)
 
