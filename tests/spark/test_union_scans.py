@@ -171,8 +171,19 @@ UNIONS: dict[str, tuple[int, Callable[[Tables], DataFrame]]] = {
 }  # fmt: skip
 
 
+# The others take the same way as one of these.
+QUICK = {
+    "of text and Parquet", "of text with itself", "of many", "by name", "with missing columns",
+    "whose types are widened", "with filters on both levels", "with columns above",
+    "of constants alone", "of a branch whose paths are ruled out", "of no files", "below a union",
+}  # fmt: skip
+
+
 @pytest.mark.usefixtures("finely")
-@pytest.mark.parametrize("name", UNIONS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in UNIONS],
+)
 def test_a_union_is_read_as_spark_reads_it(tables: Tables, name: str) -> None:
     branches, make = UNIONS[name]
     frame = make(tables)
@@ -216,12 +227,16 @@ KINDS = {
     "boolean": "boolean",
     "date": "date",
 }
+MORE = [("true", False), ("false", True), ("false", False)]
 
 
 @pytest.mark.usefixtures("finely")
-@pytest.mark.parametrize("ansi", ["true", pytest.param("false", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("ansi", "text_first"),
+    [("true", True), *(pytest.param(*each, marks=pytest.mark.slow) for each in MORE)],
+)
 def test_types_that_spark_casts_are_cast_alike(
-    spark: SparkSession, tmp_path: Path, ansi: str
+    spark: SparkSession, tmp_path: Path, ansi: str, text_first: bool
 ) -> None:
     """Some of the values are plain in a line, others are not."""
 
@@ -241,11 +256,10 @@ def test_types_that_spark_casts_are_cast_alike(
     text = spark.read.schema(stored.schema).csv(str(tmp_path / "text"))
     files = spark.read.parquet(str(tmp_path / "files"))
     right = spark.range(3).selectExpr("CAST(id AS int) AS n")
-    with sql_types.settings(spark, ansi__enabled=ansi):
-        for left in (text.union(files), files.union(text)):
-            with wm.join(left, right, "n") as run:
-                assert texts(run.to_df()) == texts(left.join(right, "n"))
-                assert "left file path: a union of 2 branches: " in told(run)
+    left = text.union(files) if text_first else files.union(text)
+    with sql_types.settings(spark, ansi__enabled=ansi), wm.join(left, right, "n") as run:
+        assert texts(run.to_df()) == texts(left.join(right, "n"))
+        assert "left file path: a union of 2 branches: " in told(run)
 
 
 @pytest.mark.usefixtures("finely")
@@ -354,6 +368,7 @@ def test_small_unions_are_joined_by_the_driver(tables: Tables) -> None:
         assert "row path" not in told(run)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("finely")
 def test_joins_of_many_and_bands_over_unions(spark: SparkSession, tables: Tables) -> None:
     """All of a side is read before its rows are divided."""
@@ -386,18 +401,26 @@ def test_aggregates_over_unions_look_before_they_are_exact(tables: Tables, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.usefixtures("in_waves", "finely")
+@pytest.mark.usefixtures("finely")
 def test_functions_of_the_users_above_a_union_and_in_a_branch(
     spark: SparkSession, tables: Tables
 ) -> None:
-    marked = sf.udf(lambda text, k: f"{text}/{k}", "string")
+    doubled = sf.udf(lambda k: None if k is None else 2 * k, "int")
     odd = sf.udf(lambda k: k is not None and k % 2 == 1, "boolean")
-    first = tables["mixed"].withColumn("text", marked("text", "k"))
-    left = first.union(tables["files"]).where(odd("k")).withColumn("again", marked("text", "id"))
+    first = tables["mixed"].select("id", "k", doubled("k").alias("twice"))
+    united = first.union(tables["files"].selectExpr("id", "k", "k + 100"))
+    left = united.where(odd("k")).withColumn("again", doubled("twice"))
     with wm.join(left, others(spark), "k") as run:
-        assert joined(run) == texts(left.join(others(spark), "k"))
+        found = texts(run.to_df())
         assert "left file path: a union of 2 branches: " in told(run)
+    # What the functions do, in words of Spark's, as its own calls of them take seconds.
+    mixed = tables["mixed"].selectExpr("id", "k", "2 * k AS twice")
+    united = mixed.union(tables["files"].selectExpr("id", "k", "k + 100"))
+    own = united.where("k % 2 = 1").withColumn("again", sf.expr("2 * twice"))
+    assert found == texts(own.join(others(spark), "k"))
 
+
+def test_a_function_that_fails_in_a_branch(spark: SparkSession, tables: Tables) -> None:
     # Without annotations, by which Spark would choose how it is called.
     def fails(k):  # type: ignore[no-untyped-def]
         raise ValueError(f"not {k}")
@@ -448,11 +471,11 @@ def lines_are_parsed_for_one_branch(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "mistake",
     [
-        None,
         a_branch_is_left_out,
         *(
             pytest.param(mistake, marks=pytest.mark.slow)
             for mistake in (
+                None,
                 a_row_group_is_read_from_its_beginning,
                 lines_are_parsed_for_one_branch,
             )
