@@ -341,11 +341,11 @@ def test_one_branch_that_is_no_plain_scan_is_named(
     spark: SparkSession, tables: Tables, tmp_path: Path
 ) -> None:
     a, b = tables["a"].select("id"), tables["b"].select("id")
-    a.write.json(str(tmp_path / "json"))
-    text = spark.read.schema("id bigint").json(str(tmp_path / "json"))
+    a.write.orc(str(tmp_path / "orc"))
+    other = spark.read.orc(str(tmp_path / "orc"))
     told = "branch {} of {} in its union is not read from its files: {}".format
-    assert refused(a.union(b).union(text)) == told(3, 3, "its format is JSON, not plain Parquet")
-    assert refused(text.union(a)) == told(1, 2, "its format is JSON, not plain Parquet")
+    assert refused(a.union(b).union(other)) == told(3, 3, "its format is ORC, not plain Parquet")
+    assert refused(other.union(a)) == told(1, 2, "its format is ORC, not plain Parquet")
     assert refused(a.union(b.groupBy("id").count().select("id"))) == told(
         2, 2, "its plan has a node Aggregate"
     )

@@ -551,9 +551,9 @@ def test_a_branch_that_is_left_to_spark_is_named(
     moments = spark.read.schema("at timestamp").csv(str(folder / "text"))
     moment = files.selectExpr("CAST(day AS timestamp) AS at").union(moments)
     assert refused(moment).startswith(name(2, 2, "column 'at' is timestamp"))
-    files.write.json(str(tmp_path / "json"))
-    json = spark.read.schema(text.schema).json(str(tmp_path / "json"))
-    assert refused(text.union(json)) == name(2, 2, "its format is JSON, not plain Parquet")
+    files.write.orc(str(tmp_path / "orc"))
+    orc = spark.read.orc(str(tmp_path / "orc"))
+    assert refused(text.union(orc)) == name(2, 2, "its format is ORC, not plain Parquet")
     assert refused(text.union(files).limit(3)) == "its plan has a node GlobalLimit"
     with sql_types.settings(spark, parquet__int96TimestampConversion="true"):
         assert "int96TimestampConversion is not false" in refused(text.union(files))
