@@ -558,3 +558,17 @@ def test_a_branch_that_is_left_to_spark_is_named(
     with sql_types.settings(spark, parquet__int96TimestampConversion="true"):
         assert "int96TimestampConversion is not false" in refused(text.union(files))
         union_scan(text.union(text))
+
+
+def test_calendars_are_asked_of_parquet_branches_alone(
+    spark: SparkSession, tables: Tables, tmp_path: Path
+) -> None:
+    """Arrow does not note which calendar its days are in."""
+    pq.write_table(pa.table({"day": pa.array([0, -10_000], pa.date32())}), tmp_path / "a.parquet")
+    text, days = tables["text"].select("day"), spark.read.parquet(str(tmp_path))
+    assert rows(read_text(union_scan(text.union(days)))) == rows(text.union(days).toArrow())
+    with sql_types.settings(spark, parquet__datetimeRebaseModeInRead="LEGACY"):
+        words = refused(text.union(days))
+        assert words.startswith("branch 2 of 2 in its union is not read from its files: ")
+        assert "has days or instants that may be in the calendar of before 1582" in words
+        union_scan(text.union(text))
