@@ -188,8 +188,19 @@ UNIONS: dict[str, tuple[int, Callable[[Tables], DataFrame]]] = {
 }  # fmt: skip
 
 
+# The others take the same way as one of these.
+QUICK = {
+    "of text and Parquet", "of text with itself", "of many", "by name", "with missing columns",
+    "whose types are widened", "with filters on both levels", "with columns above",
+    "of constants alone", "of a branch whose paths are ruled out", "of no files", "below a union",
+}  # fmt: skip
+
+
 @pytest.mark.usefixtures("finely")
-@pytest.mark.parametrize("name", UNIONS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow]) for name in UNIONS],
+)
 def test_a_union_is_read_as_spark_reads_it(tables: Tables, name: str) -> None:
     branches, make = UNIONS[name]
     frame = make(tables)
@@ -233,12 +244,16 @@ KINDS = {
     "boolean": "boolean",
     "date": "date",
 }
+MORE = [("true", False), ("false", True), ("false", False)]
 
 
 @pytest.mark.usefixtures("finely")
-@pytest.mark.parametrize("ansi", ["true", pytest.param("false", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("ansi", "text_first"),
+    [("true", True), *(pytest.param(*each, marks=pytest.mark.slow) for each in MORE)],
+)
 def test_types_that_spark_casts_are_cast_alike(
-    spark: SparkSession, tmp_path: Path, ansi: str
+    spark: SparkSession, tmp_path: Path, ansi: str, text_first: bool
 ) -> None:
     """Some of the values are plain in a line, others are not."""
 
@@ -258,11 +273,10 @@ def test_types_that_spark_casts_are_cast_alike(
     text = spark.read.schema(stored.schema).csv(str(tmp_path / "text"))
     files = spark.read.parquet(str(tmp_path / "files"))
     right = spark.range(3).selectExpr("CAST(id AS int) AS n")
-    with sql_types.settings(spark, ansi__enabled=ansi):
-        for left in (text.union(files), files.union(text)):
-            with wm.join(left, right, "n") as run:
-                assert texts(run.to_df()) == texts(left.join(right, "n"))
-                assert "left file path: a union of 2 branches: " in told(run)
+    left = text.union(files) if text_first else files.union(text)
+    with sql_types.settings(spark, ansi__enabled=ansi), wm.join(left, right, "n") as run:
+        assert texts(run.to_df()) == texts(left.join(right, "n"))
+        assert "left file path: a union of 2 branches: " in told(run)
 
 
 @pytest.mark.usefixtures("finely")
@@ -385,6 +399,7 @@ def test_small_unions_are_joined_by_the_driver(tables: Tables) -> None:
         assert "row path" not in told(run)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("finely")
 def test_joins_of_many_and_bands_over_unions(spark: SparkSession, tables: Tables) -> None:
     """All of a side is read before its rows are divided."""
@@ -417,18 +432,26 @@ def test_aggregates_over_unions_look_before_they_are_exact(tables: Tables, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.usefixtures("in_waves", "finely")
+@pytest.mark.usefixtures("finely")
 def test_functions_of_the_users_above_a_union_and_in_a_branch(
     spark: SparkSession, tables: Tables
 ) -> None:
-    marked = sf.udf(lambda text, k: f"{text}/{k}", "string")
+    doubled = sf.udf(lambda k: None if k is None else 2 * k, "int")
     odd = sf.udf(lambda k: k is not None and k % 2 == 1, "boolean")
-    first = tables["mixed"].withColumn("text", marked("text", "k"))
-    left = first.union(tables["files"]).where(odd("k")).withColumn("again", marked("text", "id"))
+    first = tables["mixed"].select("id", "k", doubled("k").alias("twice"))
+    united = first.union(tables["files"].selectExpr("id", "k", "k + 100"))
+    left = united.where(odd("k")).withColumn("again", doubled("twice"))
     with wm.join(left, others(spark), "k") as run:
-        assert joined(run) == texts(left.join(others(spark), "k"))
+        found = texts(run.to_df())
         assert "left file path: a union of 2 branches: " in told(run)
+    # What the functions do, in words of Spark's, as its own calls of them take seconds.
+    mixed = tables["mixed"].selectExpr("id", "k", "2 * k AS twice")
+    united = mixed.union(tables["files"].selectExpr("id", "k", "k + 100"))
+    own = united.where("k % 2 = 1").withColumn("again", sf.expr("2 * twice"))
+    assert found == texts(own.join(others(spark), "k"))
 
+
+def test_a_function_that_fails_in_a_branch(spark: SparkSession, tables: Tables) -> None:
     # Without annotations, by which Spark would choose how it is called.
     def fails(k):  # type: ignore[no-untyped-def]
         raise ValueError(f"not {k}")
@@ -479,11 +502,11 @@ def lines_are_parsed_for_one_branch(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "mistake",
     [
-        None,
         a_branch_is_left_out,
         *(
             pytest.param(mistake, marks=pytest.mark.slow)
             for mistake in (
+                None,
                 a_row_group_is_read_from_its_beginning,
                 lines_are_parsed_for_one_branch,
             )
@@ -560,9 +583,23 @@ def test_a_branch_that_is_left_to_spark_is_named(
     moment = files.selectExpr("CAST(day AS timestamp) AS at").union(moments)
     assert refused(moment).startswith(name(2, 2, "column 'at' is timestamp"))
     files.write.orc(str(tmp_path / "orc"))
-    orc = spark.read.schema(text.schema).orc(str(tmp_path / "orc"))
+    orc = spark.read.orc(str(tmp_path / "orc"))
     assert refused(text.union(orc)) == name(2, 2, "its format is ORC, not plain Parquet")
     assert refused(text.union(files).limit(3)) == "its plan has a node GlobalLimit"
     with sql_types.settings(spark, parquet__int96TimestampConversion="true"):
         assert "int96TimestampConversion is not false" in refused(text.union(files))
+        union_scan(text.union(text))
+
+
+def test_calendars_are_asked_of_parquet_branches_alone(
+    spark: SparkSession, tables: Tables, tmp_path: Path
+) -> None:
+    """Arrow does not note which calendar its days are in."""
+    pq.write_table(pa.table({"day": pa.array([0, -10_000], pa.date32())}), tmp_path / "a.parquet")
+    text, days = tables["text"].select("day"), spark.read.parquet(str(tmp_path))
+    assert rows(read_text(union_scan(text.union(days)))) == rows(text.union(days).toArrow())
+    with sql_types.settings(spark, parquet__datetimeRebaseModeInRead="LEGACY"):
+        words = refused(text.union(days))
+        assert words.startswith("branch 2 of 2 in its union is not read from its files: ")
+        assert "has days or instants that may be in the calendar of before 1582" in words
         union_scan(text.union(text))
