@@ -26,12 +26,11 @@ OPTIONS: dict[str, bool | str] = {
 }
 
 
-def check(
-    spark: SparkSession, folder: Path, made: NastyObjects, *, count: int, few: int, odd: bool
-) -> float:
-    """Compare so many lines, with all members and with every so manieth; the share that we read."""
+def check(spark: SparkSession, folder: Path, text: bytes, *, few: int, odd: bool) -> float:
+    """Compare with all members and with every so manieth; the share of lines that we read."""
     path = folder / "nasty.json"
-    path.write_bytes(text := made.text(count))
+    path.write_bytes(text)
+    made = NastyObjects(0)
     read = read_plain(text, made.layout)
     reader = spark.read.options(**OPTIONS if odd else {})
     checked = reader.schema(SCHEMA + ", _corrupt_record STRING").json(str(path)).toArrow()
@@ -78,7 +77,7 @@ def test_what_spark_has_written_is_read(spark: SparkSession, tmp_path: Path) -> 
 def test_what_is_read_of_random_lines_is_sparks(
     spark: SparkSession, tmp_path: Path, odd: bool
 ) -> None:
-    assert check(spark, tmp_path, NastyObjects(7), count=2_000, few=3, odd=odd) > 0.4
+    assert check(spark, tmp_path, NastyObjects(7).text(2_000), few=3, odd=odd) > 0.4
 
 
 @pytest.mark.slow
@@ -87,5 +86,23 @@ def test_what_is_read_of_random_lines_is_sparks(
 def test_what_is_read_of_many_random_lines_is_sparks(
     spark: SparkSession, tmp_path: Path, seed: int, odd: bool
 ) -> None:
-    made = NastyObjects(1_000 + seed)
-    assert check(spark, tmp_path, made, count=20_000, few=2 + seed % 5, odd=odd) > 0.4
+    text = NastyObjects(1_000 + seed).text(20_000)
+    assert check(spark, tmp_path, text, few=2 + seed % 5, odd=odd) > 0.4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("odd", [False, True])
+def test_what_is_read_of_lines_with_any_byte_anywhere_is_sparks(
+    spark: SparkSession, tmp_path: Path, odd: bool
+) -> None:
+    """In the place of a byte, or before it."""
+    line = '{"c3":-10,"c5" :1.5e1,"c11":true,"x":[0,{"b":"\\u00e9"}],"c6":null,'
+    begin = f'{line}"{NAMES[-1]}":"a\\n\\ud83d\\ude00"'.encode()
+    changed = [
+        begin[:at] + bytes([byte]) + begin[behind:]
+        for at in range(len(begin))
+        for behind in (at, at + 1)
+        for byte in range(256)
+    ]
+    lines = (b'%b,"number":%d}' % (line, number) for number, line in enumerate(changed))
+    assert check(spark, tmp_path, b"\n".join(lines), few=3, odd=odd) > 0.05
