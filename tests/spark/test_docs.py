@@ -46,8 +46,8 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     (
-        waves, asked, close, explained, many, estimated, first, streamed, paths, ended, elements,
-        many_streamed, enriched, advised, counted, batches, in_words, error,
+        waves, asked, close, explained, called, many, estimated, first, streamed, paths, ended,
+        elements, many_streamed, enriched, advised, counted, batches, in_words, error,
     ) = ran.stdout.split(f"{BETWEEN}\n")  # fmt: skip
     shown = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     assert in_outline(waves) == in_outline(shown[0])
@@ -56,23 +56,24 @@ def test_the_page_can_be_followed_from_top_to_bottom(tmp_path: Path) -> None:
     assert in_outline(close) == in_outline(shown[2])
     storage = re.compile("^storage .*", re.MULTILINE)
     assert storage.sub("", explained) == storage.sub("", shown[3])
-    assert many == shown[4]
-    assert in_outline(estimated) == in_outline(shown[5])
+    assert called == shown[4]
+    assert many == shown[5]
+    assert in_outline(estimated) == in_outline(shown[6])
     assert "Row(revenue=19980000.0, n=4000000)" in estimated
-    assert first == shown[6]
-    assert streamed == shown[7]
+    assert first == shown[7]
+    assert streamed == shown[8]
     taken = re.compile("^(?:left|right) +.*path: .*", re.MULTILINE)
-    assert taken.findall(paths) == taken.findall(shown[8]) != []
+    assert taken.findall(paths) == taken.findall(shown[9]) != []
     assert ended == ""
-    assert elements == shown[9]
-    assert many_streamed == shown[10]
-    assert enriched == shown[11]
+    assert elements == shown[10]
+    assert many_streamed == shown[11]
+    assert enriched == shown[12]
     assert advised == "nothing to set\n"
-    assert counted.splitlines()[:2] == shown[12].splitlines()[:2]
-    assert in_outline(batches) == in_outline(shown[13])
+    assert counted.splitlines()[:2] == shown[13].splitlines()[:2]
+    assert in_outline(batches) == in_outline(shown[14])
     # Where a line ends depends on its numbers.
     facts = re.compile(r"^[a-z]+", re.MULTILINE)
-    assert facts.findall(in_words) == facts.findall(shown[14])
+    assert facts.findall(in_words) == facts.findall(shown[15])
     assert "200,000 stream rows so far; 0 wait for the scan now" in in_words
     assert error == ""
     assert not list(tmp_path.glob("watersmeet-*"))
