@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import functions
 
 from tests.spark import sql_types
@@ -158,6 +159,19 @@ def test_what_is_of_another_type_than_was_said_is_what_spark_makes_of_it(
             read(scan)
     else:
         assert rows(read(scan)) == rows(theirs)
+
+
+def test_what_pyspark_leaves_as_another_type_is_refused_as_by_spark(frame: DataFrame) -> None:
+    chosen = frame.select(
+        sf.udf(lambda value: 1j, "decimal(5,2)", useArrow=True)("small").alias("r")
+    )
+    legacy = "legacy__execution__pythonUDF__pandas__conversion__enabled"
+    with sql_types.settings(frame.sparkSession, **{legacy: "true"}):
+        scan = plain(chosen)
+        with pytest.raises(PySparkException):
+            chosen.toArrow()
+    with pytest.raises(FunctionFailed, match="it returned fixed_size_binary"):
+        read(scan)
 
 
 def weighed(a: pd.Series, b: pd.Series) -> pd.Series:

@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from watersmeet.errors import FunctionFailed, one_line
 from watersmeet.spark.scans.formulas import Computed
@@ -77,21 +78,21 @@ class Calls:
         ]
         batch = pa.RecordBatch.from_arrays(given, [f"_{place}" for place in range(len(given))])
         try:
-            found = self._results(batch)
+            return self._results(batch)
         except BaseException as error:  # Whatever it is: it ends a function, and not our task.
             raise FunctionFailed(
                 f"{self.text} cannot be computed. {type(error).__name__}: {_said(error)}.",
                 remedy="Mend the function: the DataFrame's own collect() meets the same error.",
             ) from error
-        return {
-            field.name: column.combine_chunks().cast(field.type)
-            for field, column in zip(self.results, found.columns, strict=True)
-        }
 
-    def _results(self, batch: pa.RecordBatch) -> pa.Table:
+    def _results(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         rows = self._rows_at_once(batch)
         pieces = (batch.slice(at, rows) for at in range(0, len(batch), rows))
-        return pa.Table.from_batches(self._called(0, pieces))
+        found = pa.Table.from_batches(self._called(0, pieces))
+        return {
+            field.name: _as_said(column.combine_chunks(), field.type)
+            for field, column in zip(self.results, found.columns, strict=True)
+        }
 
     def _rows_at_once(self, batch: pa.RecordBatch) -> int:
         """Python's objects of wide rows would take far more memory than the rows."""
@@ -119,6 +120,13 @@ class Calls:
         read: Any = worker.read_udfs
         called: _Called = read(CPickleSerializer(), told, self.form, session, given)[0]
         return called
+
+
+def _as_said(found: pa.Array, kind: pa.DataType) -> pa.Array:
+    """PySpark does not convert all that functions return; Spark refuses the rest when it comes."""
+    if found.type != kind and not (pt.is_timestamp(found.type) and pt.is_timestamp(kind)):
+        raise TypeError(f"it returned {found.type}, and {kind} was said")
+    return found.cast(kind)
 
 
 def _said(error: BaseException) -> str:
