@@ -81,7 +81,7 @@ def test_a_function_of_the_side_that_is_kept_is_called_once_for_a_row(
             out.write(f"{value}\n")
         return value
 
-    spark.range(0, 300, 1, 4).selectExpr("id AS v", "CAST(id AS string) AS k").write.parquet(
+    spark.range(0, 300, 1, 13).selectExpr("id AS v", "CAST(id AS string) AS k").write.parquet(
         str(tmp_path / "few")
     )
     few = spark.read.parquet(str(tmp_path / "few"))

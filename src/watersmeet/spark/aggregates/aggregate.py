@@ -83,8 +83,8 @@ def aggregate(
         The most that the aggregate may hold on one machine, over all tasks: the side that is
         kept, rows that are being read, groups.
     storage
-        A directory that all executors reach, for rows of a side that is no plain scan; on one
-        machine the system's temporary directory by default.
+        A directory that all executors reach, for rows of a side that is no plain scan, or that
+        is kept and calls functions; on one machine the system's temporary directory by default.
     seed
         Of the random order in which blocks are read.
     aggregates
