@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -129,7 +130,8 @@ class CallReader:
         self._session = Session.of(self.spark)
         self._arguments: list[Computed] = []
         self._types: list[DataType] = []
-        self._given: list[JavaObject] = []
+        # By Spark's hash, since each question to Java takes a while.
+        self._given: dict[int, list[tuple[JavaObject, int]]] = defaultdict(list)
 
     def read(
         self, node: JavaObject, fields: Mapping[str, Any], names: Iterator[str]
@@ -222,14 +224,15 @@ class CallReader:
         refused = f"{text} is given {{}}, which may have other values outside Spark"
         translation = Translation(live, self.find, refused)
         given = translation.live(node)
-        for place, other in enumerate(self._given):
+        alike = self._given[given.semanticHash()]
+        for other, place in alike:
             if other.semanticEquals(given):
                 return place
         tree = translation.value(node)
         kind = _type_of(given, text)
         if to_arrow_type(kind, timezone="UTC") != tree.kind:
             raise translation.refusal(node)
-        self._given.append(given)
+        alike.append((given, len(self._arguments)))
         self._types.append(kind)
         self._arguments.append(Computed(text, tree))
         return len(self._arguments) - 1
