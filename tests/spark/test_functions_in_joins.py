@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -117,6 +119,43 @@ def test_a_function_that_ends_its_process_is_an_error_without_javas_stack(
     with pytest.raises(WorkerLost, match="ended in the middle of a task") as caught:
         run()
     assert "java" not in str(caught.value).lower()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("call", ["join", "aggregate"])
+def test_a_function_that_never_returns_ends_with_the_run(
+    sides: Any, tmp_path: Any, call: str
+) -> None:
+    left, right = sides
+    called = tmp_path / "called"
+    os.mkfifo(called)
+
+    def never(value: int) -> int:
+        with called.open("w") as out:
+            out.write(f"{os.getpid()}\n")
+        threading.Event().wait()
+        return value
+
+    frame = left.withColumn("e", sf.udf(never, "bigint", useArrow=True)("v0"))
+    run: Any = (
+        wm.join(frame, right, "k")
+        if call == "join"
+        else wm.aggregate(frame, right, "k", n=wm.sum("e"))
+    )
+    found: list[Any] = []
+    asking = threading.Thread(target=lambda: found.extend(run))
+    asking.start()
+    with called.open() as told:
+        worker = os.pidfd_open(int(told.readline()))
+    run.stop()
+    asking.join(60)
+    assert not asking.is_alive()
+    assert not found
+    run.close()
+    # Spark lets a worker go on for two seconds.
+    ended, _, _ = select.select([worker], [], [], 60)
+    os.close(worker)
+    assert ended
 
 
 def test_a_function_that_fails_is_named_with_what_it_said(sides: Any) -> None:
