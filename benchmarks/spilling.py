@@ -64,7 +64,7 @@ def run(places: Places, *, quick: bool) -> Section:
         title="Spilling, memory for a tenth of the input",
         note=f"{given.rows:,} rows a side from Parquet ({megabytes(given.total_bytes)} in Arrow), "
         "spilling to local disk, two cores. `to DuckDB` is the total beside DuckDB's in the same "
-        "memory. Where memory has less than 16 MB for each of two threads, one joins.",
+        "memory. Where memory has less than 24 MB for each of two threads, one joins.",
         rows=[_row(measured, case) for case in measured.cases.values()],
         claims=[
             *(_claim(measured, case) for case in _rpj(measured)),

@@ -170,3 +170,14 @@ def test_explain_says_what_runs_and_what_it_decided(tmp_path: Path) -> None:
 def test_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:
     wm.local.join(LEFT, RIGHT, on="k").read_all()
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("memory", "partitions"), [("15MB", 16), ("16MB", 32)])
+def test_little_memory_is_divided_among_fewer_partitions(memory: str, partitions: int) -> None:
+    """So that what leaves it at a time is not too small."""
+    keys = pa.table({"k": range(100), "a": range(100)})
+    for promises in ((), [wm.unique("left", "k")]):
+        with wm.local.join(keys, RIGHT, on="k", memory=memory, promises=promises) as run:
+            next(run)
+            statistics = run.metrics.statistics()
+        assert statistics["arrival_probabilities"].shape == (2, partitions)

@@ -308,13 +308,13 @@ def test_what_cannot_be_is_refused_at_the_call(
 
 @pytest.mark.parametrize(
     ("memory", "asked", "used"),
-    [("1MB", 256, 1), ("31MB", 2, 1), ("32MB", 2, 2), ("47MB", 3, 2)],
+    [("1MB", 256, 1), ("47MB", 2, 1), ("48MB", 2, 2), ("71MB", 3, 2)],
 )
 @pytest.mark.parametrize("kind", ["join", "join_many", "enrich"])
-def test_each_thread_has_sixteen_megabytes_or_there_are_fewer(
+def test_each_thread_has_24_megabytes_or_there_are_fewer(
     kind: str, memory: str, asked: int, used: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(threaded, "LEAST_EACH", 16 * 2**20)
+    monkeypatch.setattr(threaded, "LEAST_EACH", 24 * 2**20)
     options: dict[str, Any] = {"memory": memory, "threads": asked}
     if kind == "join_many":
         run: LocalJoin = wm.local.join_many({"a": FEW[0], "b": FEW[1]}, "k", **options)
@@ -329,11 +329,11 @@ def test_each_thread_has_sixteen_megabytes_or_there_are_fewer(
         assert (f"{asked} were asked for" in words) == (used < asked)
 
 
-def test_users_have_threads_from_sixteen_megabytes_each() -> None:
+def test_users_have_threads_from_24_megabytes_each() -> None:
     """Tests in this folder have them from one."""
     program = "from watersmeet.local import threaded; print(threaded.LEAST_EACH)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert int(found.stdout) == 16 * 2**20
+    assert int(found.stdout) == 24 * 2**20
 
 
 def test_explain_says_how_many_threads_join() -> None:

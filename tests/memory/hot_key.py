@@ -15,7 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 import watersmeet as wm
+from watersmeet.local import threaded
 
+# Threads are used however little memory each has.
+threaded.LEAST_EACH = 2**20
 BATCH_ROWS = 10_000
 
 

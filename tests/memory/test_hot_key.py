@@ -74,7 +74,7 @@ def test_a_hot_side_that_was_spilled_does_not_come_back_at_once(
 
 @pytest.mark.slow
 def test_threads_that_have_nothing_to_do_leave_the_hot_side_within_the_cap(tmp_path: Path) -> None:
-    check_spilled("rpj", tmp_path, threads=2)
+    check_spilled("rpj", tmp_path, threads=3)
 
 
 def check_spilled(algorithm: str, tmp_path: Path, *, threads: int = 1) -> None:

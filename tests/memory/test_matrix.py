@@ -148,10 +148,10 @@ def test_the_cap_holds_for_every_algorithm(algorithm: str, share: float, tmp_pat
             pytest.param(*each, marks=pytest.mark.slow)
             for each in [
                 ("iterator", 4_000, 0.95, "rpj", 2),
-                ("iterator", 4_000, 1 / 2, "rpj", 4),
-                ("parquet", 40, 1 / 32, "rpj", 4),
-                ("iterator", 4_000, 1 / 8, "pmj", 3),
-                ("iterator", 4_000, 1 / 8, "xjoin", 3),
+                ("iterator", 4_000, 1 / 2, "rpj", 2),
+                ("parquet", 40, 1 / 32, "rpj", 2),
+                ("iterator", 4_000, 1 / 8, "pmj", 2),
+                ("iterator", 4_000, 1 / 8, "xjoin", 2),
                 ("iterator", 40, 1 / 8, "diner", 2),
                 ("iterator", 40, 1 / 8, "pr-join", 2),
                 ("csv", 40, 1 / 32, "hmj", 2),

@@ -80,7 +80,7 @@ def enrich(
     wait_threshold
         Seconds of silence on the stream after which the scan goes on; 0: whenever nothing has come.
     threads
-        How many threads join, all within `memory`; one if None, and fewer with less than 16 MB for
+        How many threads join, all within `memory`; one if None, and fewer with less than 24 MB for
         each. Each has a part of the keys, and reads the part of the master that has them.
 
     Examples

@@ -47,7 +47,7 @@ def join_many(
     memory, wait_threshold, spill_dir, condition
         As in `wm.local.join`.
     threads
-        How many threads join, all within `memory`; one if None, and fewer with less than 16 MB for
+        How many threads join, all within `memory`; one if None, and fewer with less than 24 MB for
         each. Rows are divided by a column that must be equal in as many relations as possible. Rows
         of a relation that has no such column go to several threads, and each keeps them.
 

@@ -98,7 +98,7 @@ def join(
         `wm.punctuated(..., pattern=)` is to be given there.
     threads
         How many threads join, each the rows of its part of the keys, all within `memory`; one if
-        None, and fewer than you say if `memory` has less than 16 MB for each. A `condition` that is
+        None, and fewer than you say if `memory` has less than 24 MB for each. A `condition` that is
         a function is then called by several threads at a time.
 
     Examples

@@ -36,9 +36,9 @@ _FIRST_ROWS = 1024
 # After so many seconds without a word from the instances it is looked whether one can come.
 _LOOK_S = 1.0
 
-LEAST_EACH = 16 * 2**20
-"""Threads are used from so many bytes of memory each. With less, their runs and blocks are so small
-that two took longer than one: in 26 MB 1.2 times as long, in 6 MB twice (bench: spilling)."""
+LEAST_EACH = 24 * 2**20
+"""Threads are used from so many bytes of memory each. With less, runs and blocks are so small that
+two took longer than one: in 26 MB 1.2 times as long, in 6 MB twice (bench: spilling)."""
 
 
 def parse_threads(threads: Any, *, has_keys: bool, promised: Promised | None = None) -> int:
@@ -70,7 +70,7 @@ def parse_threads(threads: Any, *, has_keys: bool, promised: Promised | None = N
 def threads_within(limit: int, asked: int) -> int:
     """How many threads a join runs in that has so much memory and was asked to run in so many.
 
-    >>> [threads_within(limit * 2**20, 4) for limit in (1, 16, 40, 256)]
+    >>> [threads_within(limit * 2**20, 4) for limit in (1, 47, 60, 256)]
     [1, 1, 2, 4]
     """
     return max(min(asked, limit // LEAST_EACH), 1)
