@@ -13,8 +13,9 @@ import pyarrow as pa
 from watersmeet.spark.scans.scan import PlainScan, Split
 from watersmeet.spark.scans.text import Refused, TextRange, TextScan
 
-# Of Parquet files. How wide rows are is not known before they are read.
-_BATCH_ROWS = 1 << 14
+# Of Parquet files, as far as footers say how wide rows are.
+_BATCH_BYTES = 1 << 20
+_MOST_ROWS, _LEAST_ROWS = 1 << 14, 1 << 9
 # So many branches are told.
 _TOLD = 6
 
@@ -95,7 +96,9 @@ class UnionScan:
         branch = self.branches[piece.branch]
         if isinstance(branch, PlainScan):
             assert isinstance(piece.part, Split)
-            return branch.read(piece.part, batch_rows=_BATCH_ROWS)
+            rows = _BATCH_BYTES * branch.rows // max(branch.nbytes, 1)
+            batch_rows = min(max(rows, _LEAST_ROWS), _MOST_ROWS)
+            return branch.read(piece.part, batch_rows=batch_rows)
         text, part = self.text(piece)
         return text.read(part, refused)
 
