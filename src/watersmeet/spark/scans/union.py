@@ -1,4 +1,4 @@
-"""A union of CSV files with others, or with Parquet files: each branch is read in its own way.
+"""A union of text files with others, or with Parquet files: each branch is read in its own way.
 
 Everything here can be sent to tasks, and loads in a worker without pyspark.
 """
