@@ -17,8 +17,6 @@ import pyarrow as pa
 import watersmeet as wm
 from watersmeet.local import threaded
 
-# Threads are used however little memory each has.
-threaded.LEAST_EACH = 2**20
 BATCH_ROWS = 10_000
 
 
@@ -53,6 +51,8 @@ def join(order: dict[str, Any]) -> wm.local.LocalJoin:
 
 
 def main() -> None:
+    # Threads are used however little memory each has.
+    threaded.LEAST_EACH = 2**20
     order = json.loads(sys.stdin.readline())
     with join({**order, "left_rows": 100, "right_rows": 100}) as tiny:
         assert sum(batch.num_rows for batch in tiny) == 100 * 100
