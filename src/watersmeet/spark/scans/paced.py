@@ -17,8 +17,9 @@ _MOST_ROWS = 1 << 20
 # Before it is known how wide rows are.
 _FIRST_ROWS = 2048
 _UNSEEN_WIDTH = 64
-# What this process has learnt about the rows of files.
+# What this process has learnt about the rows of files. A worker may live for ever, and forgets.
 _widths: dict[tuple[str, ...], float] = {}
+_MOST_KNOWN = 1_000
 
 
 def read_paced(
@@ -53,6 +54,8 @@ def _width(selection: Selection, name: tuple[str, ...]) -> float | None:
 
 def _learn(batch: pa.RecordBatch, name: tuple[str, ...]) -> None:
     if len(batch):
+        if name not in _widths and len(_widths) >= _MOST_KNOWN:
+            _widths.clear()
         _widths[name] = max(_widths.get(name, 0.0), batch.nbytes / len(batch))
 
 
